@@ -1,0 +1,41 @@
+"""Compiles the wheels with mypyc; what is missing for that leaves them interpreted, with a notice.
+
+Everything else about the package is in pyproject.toml.
+"""
+
+import os
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+ROOT = Path(__file__).parent
+WHEELS = Path("src/tickwheel/wheels")
+
+# Interpreted on purpose: they define what users type against or run once, and gain nothing.
+INTERPRETED = {"__init__.py", "__main__.py", "contract.py", "geometry.py"}
+
+COMPILER_FLAGS = [
+    "-include",
+    str(ROOT / "src/native/trashcan.h"),
+    "-fno-semantic-interposition",  # lets calls between our own functions be inlined
+]
+
+
+def native_modules() -> list[Extension]:
+    """Translate the wheels to C; an empty list if that is not wanted or not possible."""
+    if os.environ.get("TICKWHEEL_PURE", "0") not in ("", "0"):
+        return []
+    try:
+        from mypyc.build import mypycify  # noqa: PLC0415 - absent where only the pure build is wanted
+    except ImportError:
+        return []
+    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / WHEELS).glob("*.py") if path.name not in INTERPRETED)
+    modules = mypycify(["--strict", *sources], opt_level="3", group_name="tickwheel")
+    for module in modules:
+        module.optional = True  # a missing compiler or header is a notice, not a failure
+        if module.include_dirs:  # all the code is in this one, the others only point at it
+            module.extra_compile_args = [*module.extra_compile_args, *COMPILER_FLAGS]
+    return modules
+
+
+setup(ext_modules=native_modules())

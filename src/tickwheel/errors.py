@@ -1,0 +1,140 @@
+"""Every error tickwheel raises: one tree under `TickwheelError`.
+
+Each also inherits the builtin a caller would catch, carries what it is about as fields, and says
+what to do:
+
+    >>> from tickwheel.wheels import HashedWheel
+    >>> HashedWheel(slots=60).start(1.5)
+    Traceback (most recent call last):
+    tickwheel.errors.NotWholeTicks: delay must be a whole number of ticks, not 1.5 (float); ...
+"""
+
+from collections.abc import Hashable
+
+__all__ = [
+    "BrokenWheel",
+    "DelayOutOfRange",
+    "DuplicateKey",
+    "ForeignTimer",
+    "HandMovedBack",
+    "InvalidGeometry",
+    "InvalidLimit",
+    "LengthMismatch",
+    "NotATimer",
+    "NotWholeTicks",
+    "TickwheelError",
+    "TimerNotFired",
+    "TimerStopped",
+    "WheelClosed",
+]
+
+
+class TickwheelError(Exception):
+    """The root of everything tickwheel raises on purpose."""
+
+
+class InvalidGeometry(TickwheelError, ValueError):
+    """These levels cannot form a wheel."""
+
+
+class NotWholeTicks(TickwheelError, TypeError):
+    """A tick count was given as something other than an `int`."""
+
+    def __init__(self, what: str, value: object) -> None:
+        self.what = what
+        self.value = value
+        super().__init__(
+            f"{what} must be a whole number of ticks, not {value!r} ({type(value).__name__}); "
+            f"round it up to an int, so that the timer cannot fire early"
+        )
+
+
+class DelayOutOfRange(TickwheelError, ValueError):
+    """The delay is negative, or longer than this wheel can hold."""
+
+    def __init__(self, delay: int, delay_max: int) -> None:
+        self.delay = delay
+        self.delay_max = delay_max
+        super().__init__(
+            f"delay {delay} is negative; a timer cannot be due in the past, use 0 for 'as soon as possible'"
+            if delay < 0
+            else f"delay {delay} is longer than the {delay_max} ticks this wheel can hold; "
+            f"use a larger wheel, or HierarchicalWheel, which takes any delay"
+        )
+
+
+class HandMovedBack(TickwheelError, ValueError):
+    """A wheel was asked to advance to a tick it has already passed."""
+
+    def __init__(self, now: int, to: int) -> None:
+        self.now = now
+        self.to = to
+        super().__init__(f"the hand stands on tick {now} and cannot go back to {to}; read a clock that only goes forward")
+
+
+class InvalidLimit(TickwheelError, ValueError):
+    """A limit on how many timers to hand out must be at least one."""
+
+    def __init__(self, limit: object) -> None:
+        self.limit = limit
+        super().__init__(f"limit must be an int of at least 1, not {limit!r}; leave it out to take every due timer")
+
+
+class LengthMismatch(TickwheelError, ValueError):
+    """A bulk start was given more delays than payloads, or fewer."""
+
+    def __init__(self, delays: int, payloads: int) -> None:
+        self.delays = delays
+        self.payloads = payloads
+        super().__init__(f"{delays} delays but {payloads} payloads; nothing was started, give one payload a delay")
+
+
+class NotATimer(TickwheelError, TypeError):
+    """Something that is not a timer was given where a timer belongs."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+        super().__init__(f"{value!r} is not a Timer; pass what start() returned, or use find(key)")
+
+
+class DuplicateKey(TickwheelError, ValueError):
+    """A pending timer already has this key."""
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        super().__init__(f"a timer with key {key!r} is pending; stop or restart it, or choose another key")
+
+
+class ForeignTimer(TickwheelError, ValueError):
+    """The timer is pending in another wheel."""
+
+    def __init__(self, timer: object) -> None:
+        self.timer = timer
+        super().__init__(f"{timer!r} is pending in another wheel; stop or restart it there")
+
+
+class TimerStopped(TickwheelError, RuntimeError):
+    """A timer that was stopped, or whose payload was taken, cannot be restarted."""
+
+    def __init__(self, timer: object) -> None:
+        self.timer = timer
+        super().__init__(f"{timer!r} was stopped and has dropped its payload; start a new timer instead")
+
+
+class TimerNotFired(TickwheelError, RuntimeError):
+    """Only a timer that has fired gives up its payload."""
+
+    def __init__(self, timer: object) -> None:
+        self.timer = timer
+        super().__init__(f"{timer!r} has not fired; take() is for timers that advance() has handed out")
+
+
+class WheelClosed(TickwheelError, RuntimeError):
+    """The wheel was closed and takes no more timers."""
+
+    def __init__(self) -> None:
+        super().__init__("the wheel is closed; make a new one")
+
+
+class BrokenWheel(TickwheelError, AssertionError):
+    """`check()` found a wheel that contradicts itself: a bug in tickwheel, or two threads in one wheel."""

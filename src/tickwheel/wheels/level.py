@@ -1,0 +1,125 @@
+"""One dial of the hierarchical wheel, and what lies beyond the last.
+
+A dial always shows one turn, from `base` up to `end`, the turn the hand is in. So a due tick
+belongs on the dial if it is below `end`, and its slot is a subtraction and a division away:
+
+    60 slots of 1 min, base 00:00, end 01:00          due 00:17:25 -> slot 17
+                                                      due 01:02:00 -> not on this dial yet
+
+Slots are made when first used, and a dial notes in a bitmap which of them hold timers.
+
+Beyond the last dial there is one more, without end: its slots are whole turns of the last dial. They
+are kept by number, and a heap of the numbers tells which turn comes first.
+"""
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from mypy_extensions import i64
+
+from tickwheel.wheels.bitmap import Bitmap
+from tickwheel.wheels.timer import Slot
+
+__all__ = ["OVERFLOW", "Level", "Overflow"]
+
+OVERFLOW: Final = -2  # the level of slots beyond the last dial; -1 is in no level
+
+# Turns that were emptied by stops stay in the heap until they are this many more than those in use.
+STALE_TURNS_MAX: Final = 64
+
+
+class Level:
+    """A dial."""
+
+    def __init__(self, owner: i64, number: i64, tick: i64, slots: i64, now: i64) -> None:
+        self.owner = owner
+        self.number = number
+        self.tick = tick
+        self.shift: i64 = shift_of(tick)
+        self.span: i64 = tick * slots
+        self.base: i64 = now // self.span * self.span
+        self.end: i64 = self.base + self.span
+        self.slots: list[Slot | None] = [None] * int(slots)
+        self.occupied = Bitmap(slots)
+
+    def slot(self, tick: i64) -> Slot:
+        """Return the slot of a tick of the turn on show, for a timer to be put in."""
+        index = self.index(tick)
+        slot = self.slots[index]
+        if slot is None:
+            slot = Slot(self.owner, self.number, index)
+            self.slots[index] = slot
+        if slot.count == 0:
+            self.occupied.set(index)
+        return slot
+
+    def index(self, tick: i64) -> i64:
+        """Return the slot of a tick of the turn on show."""
+        passed = tick - self.base
+        return passed >> self.shift if self.shift >= 0 else passed // self.tick
+
+    def show(self, tick: i64) -> None:
+        """Turn an empty dial to the turn that a tick is in."""
+        self.base = tick // self.span * self.span
+        self.end = self.base + self.span
+
+    def next_start(self, tick: i64) -> i64:
+        """Return the tick at which the first occupied slot at or behind a tick begins; -1 if none does."""
+        index = self.occupied.next(self.index(tick))
+        return -1 if index < 0 else self.base + index * self.tick
+
+    def swap(self, tick: i64, empty: Slot) -> Slot:
+        """Take out the slot of a tick whole, leaving an empty one in its place."""
+        index = self.index(tick)
+        slot = self.slots[index]
+        assert slot is not None
+        self.occupied.clear(index)
+        self.slots[index] = empty
+        empty.level = self.number
+        empty.index = index
+        slot.level = -1
+        return slot
+
+
+class Overflow:
+    """The timers due in later turns of the last dial."""
+
+    def __init__(self, owner: i64, span: i64) -> None:
+        self.owner = owner
+        self.span = span
+        self.turns: dict[int, Slot] = {}
+        self.heap: list[int] = []
+
+    def slot(self, tick: i64) -> Slot:
+        """Return the slot of a tick beyond the last dial, for a timer to be put in."""
+        turn: int = tick // self.span
+        slot = self.turns.get(turn)
+        if slot is None:
+            slot = Slot(self.owner, OVERFLOW, turn)
+            self.turns[turn] = slot
+            heappush(self.heap, turn)
+        return slot
+
+    def next_start(self) -> i64:
+        """Return the tick at which the first turn with timers begins; -1 if there is none."""
+        while self.heap and self.heap[0] not in self.turns:
+            heappop(self.heap)
+        return self.heap[0] * self.span if self.heap else -1
+
+    def take(self, tick: i64) -> Slot:
+        """Take out the turn that begins at a tick."""
+        return self.turns.pop(tick // self.span)
+
+    def drop(self, slot: Slot) -> None:
+        """Forget a turn whose last timer was removed."""
+        del self.turns[slot.index]
+        slot.dissolve()
+        if len(self.heap) > 2 * len(self.turns) + STALE_TURNS_MAX:
+            self.heap = list(self.turns)
+            heapify(self.heap)
+
+
+def shift_of(tick: i64) -> i64:
+    """Return by how many bits to shift instead of dividing by a tick; -1 if it is no power of two."""
+    length: int = tick
+    return length.bit_length() - 1 if tick & (tick - 1) == 0 else -1

@@ -1,0 +1,358 @@
+"""What all schemes share: checking input, counting, keys, bulk calls, and the order of an advance.
+
+A scheme adds only what makes it one:
+
+    _place(timer)       put a timer where it will be found when due
+    _remove(timer)      take a pending one out again
+    _turn(to)           move the hand to the next tick with due timers and lay them ready
+    _earliest()         where that tick is, or a tick before it
+    _slots()            the rings it keeps, to count, check and dissolve
+
+An advance is then the same for all: turn, hand out what was laid ready, turn again, until the hand
+stands on `to` or the batch is full. What is ready but not yet handed out is still pending.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
+from itertools import count
+from typing import Final
+
+from mypy_extensions import i64
+
+from tickwheel.errors import (
+    BrokenWheel,
+    DelayOutOfRange,
+    DuplicateKey,
+    ForeignTimer,
+    HandMovedBack,
+    InvalidLimit,
+    LengthMismatch,
+    NotATimer,
+    NotWholeTicks,
+    TickwheelError,
+    TimerStopped,
+    WheelClosed,
+)
+from tickwheel.wheels.contract import Stats
+from tickwheel.wheels.timer import FIRED, NOWHERE, STOPPED, TICK_MAX, Slot, Timer
+
+__all__ = ["Scheme"]
+
+_serials: Final = count(NOWHERE + 1)
+
+
+class Scheme(ABC):
+    """A timer module without its data structure."""
+
+    # A wheel refused by its constructor is finalized too, with nothing in it to dissolve.
+    _formed: bool = False
+
+    def __init__(self, now: object = 0, delay_max: i64 = TICK_MAX) -> None:
+        self._now: i64 = whole_ticks("now", now)
+        self._delay_max = delay_max
+        self._serial: i64 = next(_serials)
+        self._ready = Slot(self._serial)
+        self._started: i64 = 0
+        self._restarted: i64 = 0
+        self._stopped: i64 = 0
+        self._expired: i64 = 0
+        self._closed = False
+        self._timer_of: dict[object, Timer] = {}
+        self._key_of: dict[Timer, object] = {}
+        self._formed = True
+
+    # -- for whoever wants to be woken
+
+    def start(self, delay: object, payload: object = None, key: Hashable = None) -> Timer:
+        """Start a timer that is due `max(delay, 1)` ticks from now."""
+        due = self._due(delay)
+        if key is not None and key in self._timer_of:
+            raise DuplicateKey(key)
+        timer = self._begin(due, payload)
+        self._started += 1
+        if key is not None:
+            self._timer_of[key] = timer
+            self._key_of[timer] = key
+        return timer
+
+    def start_many(self, delays: Iterable[object], payloads: Iterable[object]) -> list[Timer]:
+        """Start one timer for each delay and payload: all of them, or none if one is refused."""
+        wanted = delays if isinstance(delays, list) else list(delays)
+        carried = payloads if isinstance(payloads, list) else list(payloads)
+        if len(wanted) != len(carried):
+            raise LengthMismatch(len(wanted), len(carried))
+        started: list[Timer] = []
+        index: i64 = 0
+        try:
+            for delay in wanted:
+                started.append(self._begin(self._due(delay), carried[index]))
+                index += 1
+        except TickwheelError:
+            for timer in started:
+                self._remove(timer)
+                timer.lie_in(STOPPED)
+            raise
+        self._started += index
+        return started
+
+    def stop(self, timer: Timer) -> bool:
+        """Stop a timer and drop its payload; False if it has fired or was stopped before."""
+        if timer.slot.owner != self._serial:
+            return self._stop_absent(timer)
+        self._remove(timer)
+        timer.lie_in(STOPPED)
+        self._stopped += 1
+        if self._key_of:
+            self._forget(timer)
+        # Last, when the wheel is whole again: dropping a payload may run any code, this wheel's included.
+        timer.payload = None
+        return True
+
+    def stop_many(self, timers: Iterable[Timer]) -> int:
+        """Stop timers and return how many were still pending."""
+        unwanted = list(timers)
+        for timer in unwanted:
+            if not isinstance(timer, Timer):
+                raise NotATimer(timer)
+            if timer.slot.owner not in (self._serial, NOWHERE):
+                raise ForeignTimer(timer)
+        stopped: i64 = 0
+        for timer in unwanted:
+            if self.stop(timer):
+                stopped += 1
+        return stopped
+
+    def stop_key(self, key: Hashable) -> bool:
+        """Stop the pending timer with this key; False if there is none."""
+        timer = self._timer_of.get(key)
+        return timer is not None and self.stop(timer)
+
+    def find(self, key: Hashable) -> Timer | None:
+        """Return the pending timer with this key."""
+        return self._timer_of.get(key)
+
+    def restart(self, timer: Timer, delay: object) -> None:
+        """Give a pending timer a new delay, or start a fired one again; a stopped one is refused."""
+        due = self._due(delay)
+        if timer.slot.owner == self._serial:
+            self._remove(timer)
+            self._restarted += 1
+        elif timer.slot is FIRED:
+            self._started += 1
+        elif timer.slot is STOPPED:
+            raise TimerStopped(timer)
+        else:
+            raise ForeignTimer(timer)
+        timer.due = due
+        self._place(timer)
+
+    # -- for whoever turns the wheel
+
+    def advance(self, to: object, limit: object = TICK_MAX) -> list[Timer]:
+        """Move the hand to a tick and hand out every timer due until then, at most `limit`."""
+        target: i64 = whole_ticks("to", to)
+        if target < self._now:
+            raise HandMovedBack(self._now, target)
+        room: i64 = checked_limit(limit)
+        if self._closed:
+            raise WheelClosed
+        batch: list[Timer] = []
+        while True:
+            room -= self._hand_out(batch, room)
+            if room == 0 or not self._turn(target):
+                break
+        self._expired += len(batch)
+        if self._key_of:
+            for timer in batch:
+                self._forget(timer)
+        return batch
+
+    def next_due(self) -> int | None:
+        """Return a tick before which nothing is due; None if nothing is pending."""
+        if len(self) == 0:
+            return None
+        return self._now if self._ready.count else self._earliest()
+
+    def _hand_out(self, batch: list[Timer], room: i64) -> i64:
+        """Move timers from the ready slot to the batch while there is room; return how many."""
+        ready = self._ready
+        timer = ready.next
+        taken: i64 = 0
+        while timer is not ready and taken < room:
+            following = timer.next
+            timer.lie_in(FIRED)
+            batch.append(timer)
+            timer = following
+            taken += 1
+        ready.next = timer
+        timer.prev = ready
+        ready.count -= taken
+        return taken
+
+    # -- to see what is inside
+
+    @property
+    def now(self) -> int:
+        """The tick the hand stands on."""
+        return self._now
+
+    @property
+    def stats(self) -> Stats:
+        """What it has done and holds."""
+        return Stats(
+            pending=len(self),
+            started=self._started,
+            restarted=self._restarted,
+            stopped=self._stopped,
+            expired=self._expired,
+            cascaded=self._count_cascaded(),
+            overflow=self._count_overflow(),
+        )
+
+    def __len__(self) -> int:
+        return self._started - self._stopped - self._expired
+
+    def occupancy(self) -> list[list[int]]:
+        """Count the timers in each slot, level by level."""
+        return [[slot.count for slot in self._slots()]]
+
+    def check(self) -> None:
+        """Raise `BrokenWheel` if the wheel contradicts itself."""
+        if self._closed:
+            return expect(len(self) == 0, "closed with timers pending")
+        total: i64 = 0
+        for slot in [self._ready, *self._slots()]:
+            self._check_ring(slot)
+            total += slot.count
+        expect(total == len(self), f"{total} timers in slots, {len(self)} pending")
+        expect(len(self._timer_of) == len(self._key_of), "keys and timers do not match")
+        for key, timer in self._timer_of.items():
+            expect(timer.slot.owner == self._serial, f"key {key!r} names {timer!r}, which is not pending here")
+            expect(self._key_of.get(timer) == key, f"{timer!r} does not know its key {key!r}")
+
+    def _check_ring(self, slot: Slot) -> None:
+        expect(slot.owner == self._serial, "a slot of another wheel")
+        before: Timer = slot
+        timers = slot.timers()
+        for timer in timers:
+            expect(timer.prev is before, f"{timer!r} is not linked back to {before!r}")
+            expect(timer.slot is slot, f"{timer!r} does not know its slot")
+            expect((timer.due <= self._now) == (slot is self._ready), f"{timer!r} at tick {self._now}")
+            before = timer
+        expect(slot.prev is before, f"slot {slot.index} does not end with {before!r}")
+        expect(slot.count == len(timers), f"slot {slot.index} counts {slot.count}, holds {len(timers)}")
+
+    def close(self) -> None:
+        """Stop every timer and let go of all payloads; the wheel takes no more."""
+        self._stopped += len(self)
+        self._closed = True
+        self._timer_of.clear()
+        self._key_of.clear()
+        self._dissolve()
+
+    def __del__(self) -> None:
+        # Rings are reference cycles that the collector cannot see: without this they would never be freed.
+        if self._formed:
+            self._dissolve()
+
+    # -- what a scheme brings
+
+    @abstractmethod
+    def _place(self, timer: Timer) -> None:
+        """Put a timer where it is found when the hand comes to its due tick."""
+
+    @abstractmethod
+    def _turn(self, to: i64) -> bool:
+        """Move the hand to the next tick that has due timers and lay them ready; False, on `to`, if none."""
+
+    @abstractmethod
+    def _earliest(self) -> i64:
+        """Return a tick before which no timer that is not ready is due; there is one."""
+
+    @abstractmethod
+    def _slots(self) -> list[Slot]:
+        """List the rings, the ready one left out."""
+
+    def _begin(self, due: i64, payload: object) -> Timer:
+        """Make a timer and place it."""
+        timer = Timer(due, payload, STOPPED, STOPPED)
+        self._place(timer)
+        return timer
+
+    def _remove(self, timer: Timer) -> None:
+        """Take a pending timer out."""
+        slot = timer.slot
+        slot.unlink(timer)
+        if slot.count == 0:
+            self._emptied(slot)
+
+    def _emptied(self, slot: Slot) -> None:
+        """Take note that the last timer of a slot was removed."""
+
+    def _dissolve(self) -> None:
+        """Break every ring."""
+        for slot in self._slots():
+            slot.dissolve()
+        self._ready.dissolve()
+
+    def _count_cascaded(self) -> int:
+        return 0
+
+    def _count_overflow(self) -> int:
+        return 0
+
+    # -- input
+
+    def _due(self, delay: object) -> i64:
+        """Check a delay and return the tick it leads to."""
+        if isinstance(delay, bool) or not isinstance(delay, int):
+            raise NotWholeTicks("delay", delay)
+        reach: i64 = TICK_MAX - self._now
+        if self._delay_max < reach:
+            reach = self._delay_max
+        ticks: int = delay
+        if ticks < 0 or ticks > reach:
+            raise DelayOutOfRange(ticks, reach)
+        if self._closed:
+            raise WheelClosed
+        return self._now + (ticks if ticks > 0 else 1)
+
+    def _stop_absent(self, timer: Timer) -> bool:
+        """Stop a timer that is not pending here: nothing to take out, but its payload goes all the same."""
+        if timer.slot.owner != NOWHERE:
+            raise ForeignTimer(timer)
+        timer.lie_in(STOPPED)
+        timer.payload = None
+        return False
+
+    def _forget(self, timer: Timer) -> None:
+        """Free the key of a timer that is no longer pending."""
+        key = self._key_of.pop(timer, None)
+        if key is not None:
+            del self._timer_of[key]
+
+
+def whole_ticks(what: str, value: object) -> int:
+    """Check a tick on the face of the clock."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise NotWholeTicks(what, value)
+    ticks: int = value
+    if ticks < 0 or ticks > TICK_MAX:
+        raise DelayOutOfRange(ticks, TICK_MAX)
+    return ticks
+
+
+def checked_limit(limit: object) -> int:
+    """Check a limit on a batch; more than there can be is cut."""
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise InvalidLimit(limit)
+    count: int = limit
+    if count < 1:
+        raise InvalidLimit(limit)
+    return min(count, TICK_MAX)
+
+
+def expect(true: bool, otherwise: str) -> None:
+    """Raise `BrokenWheel` unless something holds."""
+    if not true:
+        raise BrokenWheel(otherwise)
