@@ -14,7 +14,7 @@ the fastest.
 
 from typing import cast
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from tickwheel.wheels.scheme import Scheme, expect
 from tickwheel.wheels.timer import Slot, Timer
@@ -22,6 +22,7 @@ from tickwheel.wheels.timer import Slot, Timer
 __all__ = ["BalancedTree"]
 
 
+@mypyc_attr(acyclic=True)
 class Node(Slot):
     """The timers due on one tick (`due`), and the nodes before and after."""
 

@@ -14,7 +14,7 @@ and leaves cancelled timers in until they come due or half of the heap is dead.
 
 from typing import cast
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from tickwheel.wheels.scheme import Scheme, expect
 from tickwheel.wheels.timer import STOPPED, Slot, Timer
@@ -22,6 +22,7 @@ from tickwheel.wheels.timer import STOPPED, Slot, Timer
 __all__ = ["BinaryHeap"]
 
 
+@mypyc_attr(acyclic=True)
 class HeapTimer(Timer):
     """A timer that knows when it was placed, to settle ties, and where it stands in the list."""
 
@@ -137,8 +138,9 @@ class BinaryHeap(Scheme):
         while self._heap:
             timer = self._heap.pop()
             timer.lie_in(STOPPED)
-            timer.payload = None
-        self._home.count = 0
+            self._home.count -= 1
+            self._stopped += 1
+            timer.release()
         super()._dissolve()
 
 

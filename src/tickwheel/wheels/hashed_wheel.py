@@ -25,11 +25,11 @@ __all__ = ["HashedWheel"]
 class HashedWheel(Scheme):
     """A clock face whose slots hold timers of this turn and of later ones."""
 
-    def __init__(self, slots: int = 60, now: object = 0) -> None:
+    def __init__(self, slots: object = 60, now: object = 0) -> None:
         size: i64 = checked_slots(slots)
         super().__init__(now)
         self._size = size
-        self._dial = [Slot(self._serial, 0, index) for index in range(slots)]
+        self._dial = [Slot(self._serial, 0, index) for index in range(size)]
 
     def rounds(self, timer: Timer) -> int:
         """How many times the hand still passes a pending timer's slot before the timer is due."""

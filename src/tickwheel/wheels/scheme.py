@@ -95,8 +95,10 @@ class Scheme(ABC):
         self._started += index
         return started
 
-    def stop(self, timer: Timer) -> bool:
+    def stop(self, timer: object) -> bool:
         """Stop a timer and drop its payload; False if it has fired or was stopped before."""
+        if not isinstance(timer, Timer):
+            raise NotATimer(timer)
         if timer.slot.owner != self._serial:
             return self._stop_absent(timer)
         self._remove(timer)
@@ -105,16 +107,17 @@ class Scheme(ABC):
         if self._key_of:
             self._forget(timer)
         # Last, when the wheel is whole again: dropping a payload may run any code, this wheel's included.
-        timer.payload = None
+        timer.release()
         return True
 
-    def stop_many(self, timers: Iterable[Timer]) -> int:
+    def stop_many(self, timers: Iterable[object]) -> int:
         """Stop timers and return how many were still pending."""
         unwanted = list(timers)
         for timer in unwanted:
             if not isinstance(timer, Timer):
                 raise NotATimer(timer)
-            if timer.slot.owner not in (self._serial, NOWHERE):
+            owner = timer.slot.owner
+            if owner != self._serial and owner != NOWHERE:  # noqa: PLR1714 - a tuple would be built each time
                 raise ForeignTimer(timer)
         stopped: i64 = 0
         for timer in unwanted:
@@ -131,8 +134,10 @@ class Scheme(ABC):
         """Return the pending timer with this key."""
         return self._timer_of.get(key)
 
-    def restart(self, timer: Timer, delay: object) -> None:
+    def restart(self, timer: object, delay: object) -> None:
         """Give a pending timer a new delay, or start a fired one again; a stopped one is refused."""
+        if not isinstance(timer, Timer):
+            raise NotATimer(timer)
         due = self._due(delay)
         if timer.slot.owner == self._serial:
             self._remove(timer)
@@ -244,7 +249,6 @@ class Scheme(ABC):
 
     def close(self) -> None:
         """Stop every timer and let go of all payloads; the wheel takes no more."""
-        self._stopped += len(self)
         self._closed = True
         self._timer_of.clear()
         self._key_of.clear()
@@ -253,7 +257,7 @@ class Scheme(ABC):
     def __del__(self) -> None:
         # Rings are reference cycles that the collector cannot see: without this they would never be freed.
         if self._formed:
-            self._dissolve()
+            self.close()
 
     # -- what a scheme brings
 
@@ -291,9 +295,9 @@ class Scheme(ABC):
 
     def _dissolve(self) -> None:
         """Break every ring."""
-        for slot in self._slots():
-            slot.dissolve()
-        self._ready.dissolve()
+        for slot in [*self._slots(), self._ready]:
+            stopped = slot.dissolve()  # before the sum is read: what is dropped may stop timers itself
+            self._stopped += stopped
 
     def _count_cascaded(self) -> int:
         return 0
@@ -311,7 +315,8 @@ class Scheme(ABC):
         if self._delay_max < reach:
             reach = self._delay_max
         ticks: int = delay
-        if ticks < 0 or ticks > reach:
+        # The first bound is checked as a Python int, before the others as native ones.
+        if ticks > TICK_MAX or ticks < 0 or ticks > reach:
             raise DelayOutOfRange(ticks, reach)
         if self._closed:
             raise WheelClosed
@@ -322,7 +327,7 @@ class Scheme(ABC):
         if timer.slot.owner != NOWHERE:
             raise ForeignTimer(timer)
         timer.lie_in(STOPPED)
-        timer.payload = None
+        timer.release()
         return False
 
     def _forget(self, timer: Timer) -> None:

@@ -27,11 +27,11 @@ __all__ = ["SimpleWheel"]
 class SimpleWheel(Scheme):
     """A clock face with one hand; takes delays of up to `slots` ticks."""
 
-    def __init__(self, slots: int = 60, now: object = 0) -> None:
+    def __init__(self, slots: object = 60, now: object = 0) -> None:
         size: i64 = checked_slots(slots)
         super().__init__(now, size)
         self._size = size
-        self._dial = [Slot(self._serial, 0, index) for index in range(slots)]
+        self._dial = [Slot(self._serial, 0, index) for index in range(size)]
         self._occupied = Bitmap(size)
 
     def _place(self, timer: Timer) -> None:

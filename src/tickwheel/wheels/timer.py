@@ -56,10 +56,12 @@ class Timer:
 
     def __init__(self, due: i64, payload: object, slot: "Slot", prev: "Timer") -> None:
         self.due = due
-        self.payload = payload
         self.slot = slot
         self.prev = prev
         self.next: Timer = slot
+        # The payload comes last, because native fields are cleared in this order when a timer is freed, and
+        # clearing the payload may run code that starts a timer: in this very memory, by the free list.
+        self.payload = payload
 
     @property
     def pending(self) -> bool:
@@ -84,8 +86,16 @@ class Timer:
         """
         if self.slot is not FIRED:
             raise TimerNotFired(self)
-        payload = self.payload
         self.lie_in(STOPPED)
+        return self.release()
+
+    def release(self) -> object:
+        """Let go of the payload and hand it to the caller.
+
+        It must be handed on, if only to be dropped: a native field is overwritten after what it held is gone,
+        so a destructor that came back to this timer would find it there still.
+        """
+        payload = self.payload
         self.payload = None
         return payload
 
@@ -174,19 +184,21 @@ class Slot(Timer):
             timer = timer.next
         return listed
 
-    def dissolve(self) -> None:
-        """Stop every timer and break the ring, the slot's own hold on itself included.
+    def dissolve(self) -> i64:
+        """Stop every timer and break the ring, the slot's own hold on itself included; return how many.
 
-        One timer at a time, from the front: dropping a payload may run code that stops others.
+        One timer at a time, from the front: dropping a payload may run code that stops others, or the last of
+        them, whereupon a tree or an overflow dissolves this slot itself.
         """
-        if self.slot is not self:
-            return  # done before
-        while self.next is not self:
+        stopped: i64 = 0
+        while self.slot is self and self.next is not self:
             timer = self.next
             self.unlink(timer)
             timer.lie_in(STOPPED)
-            timer.payload = None
+            stopped += 1
+            timer.release()
         self.lie_in(STOPPED)
+        return stopped
 
 
 FIRED: Final = Slot(NOWHERE)

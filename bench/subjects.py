@@ -1,0 +1,84 @@
+"""What is measured: every scheme of tickwheel, and what Python offers without it.
+
+>>> SUBJECTS["asyncio"].family
+'loop'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.rigs import LoopRig, Rig, SchedRig, UvloopRig, WheelRig
+from tickwheel import wheels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["LEADER", "PURE", "SUBJECTS", "Subject"]
+
+DIAL_SLOTS = 65_536  # the largest dial there is (SLOTS_MAX of tickwheel.wheels.geometry)
+HOUR_TICKS = 360_000  # the longest delay, in ticks of 10 ms
+
+LEADER = "HierarchicalWheel"  # all others are compared with it
+PURE = "HierarchicalWheel (pure)"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A timer module under test."""
+
+    name: str
+    family: str  # "wheel", "loop" or "sched"
+    make: Callable[[], Rig]
+    n_max: int = 100_000  # beyond this only what the targets speak of: a full run is to end within minutes
+    delay_ticks_max: int = HOUR_TICKS
+    pure: bool = False  # runs the wheels interpreted
+    note: str = ""
+
+
+def _asyncio() -> Rig:
+    import asyncio  # noqa: PLC0415 - a third of a child's start-up, and only two subjects need it
+
+    return LoopRig(asyncio.SelectorEventLoop())
+
+
+def _uvloop() -> Rig:
+    import uvloop  # noqa: PLC0415 - as above
+
+    return UvloopRig(uvloop.new_event_loop())
+
+
+_ALL = (
+    Subject(LEADER, "wheel", lambda: WheelRig(wheels.HierarchicalWheel()), n_max=10_000_000),
+    Subject(
+        PURE,
+        "wheel",
+        lambda: WheelRig(wheels.HierarchicalWheel()),
+        pure=True,
+        note="the same file, interpreted (TICKWHEEL_PURE=1)",
+    ),
+    Subject("HashedWheel", "wheel", lambda: WheelRig(wheels.HashedWheel(DIAL_SLOTS)), note="65,536 slots"),
+    Subject("SortedHashedWheel", "wheel", lambda: WheelRig(wheels.SortedHashedWheel(DIAL_SLOTS)), note="65,536 slots"),
+    Subject(
+        "SimpleWheel",
+        "wheel",
+        lambda: WheelRig(wheels.SimpleWheel(DIAL_SLOTS)),
+        delay_ticks_max=DIAL_SLOTS,
+        note="65,536 slots, so its delays end at 65,536 ticks (11 minutes) instead of an hour",
+    ),
+    Subject("BinaryHeap", "wheel", lambda: WheelRig(wheels.BinaryHeap())),
+    Subject("BalancedTree", "wheel", lambda: WheelRig(wheels.BalancedTree())),
+    Subject("OrderedList", "wheel", lambda: WheelRig(wheels.OrderedList())),
+    Subject("UnorderedList", "wheel", lambda: WheelRig(wheels.UnorderedList())),
+    Subject("asyncio", "loop", _asyncio, n_max=1_000_000, note="call_later and cancel; a replaced clock to expire"),
+    Subject(
+        "uvloop",
+        "loop",
+        _uvloop,
+        n_max=1_000_000,
+        note="call_later and cancel; its clock cannot be replaced, so in expire and mixed all delays are 1 ms",
+    ),
+    Subject("sched", "sched", SchedRig, note="enter and cancel"),
+)
+SUBJECTS = {subject.name: subject for subject in _ALL}

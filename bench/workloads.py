@@ -1,0 +1,231 @@
+"""What a subject is made to do: one table, every subject through the same lines.
+
+A workload is given a fresh rig and a number of timers, sets up, and times one section:
+
+    start_stop, n = 1,000:   start 1,000 timers          not timed
+                             start and stop one, again   timed, up to 200,000 times
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from resource import getpagesize
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from bench.rigs import BATCH, KEPT_OF_BATCH, Rig, WheelRig
+from bench.subjects import HOUR_TICKS, LEADER, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["WORKLOADS", "Lap", "Workload"]
+
+SEED = 20_240_229  # any; the same delays in every run
+FURTHER = 200_000  # operations timed while n are pending
+CHUNKS_NS_MAX = 300_000_000  # a slow subject does fewer of them: it stops after 0.3 s
+FAR_TICKS = 10**15  # beyond all that idle advances over: 200,000 leaps
+LEAP_TICKS = 10**9
+COLLECTIONS = 3
+BYTES_N_MIN = 100_000  # fewer timers than this do not fill enough pages to weigh them
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One timed section: what it took altogether, and how many operations that was for."""
+
+    total: float
+    operations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A row of the table."""
+
+    name: str
+    says: str
+    unit: str
+    run: Callable[[Rig, Subject, int], Lap]
+    families: tuple[str, ...] = ("wheel", "loop", "sched")
+    only: tuple[str, ...] = ()  # subjects, if not all of the families
+    both_collectors: bool = True
+    n_min: int = 0
+    sizes: tuple[int, ...] = ()  # its own, instead of those of the run
+
+    def applies(self, subject: Subject, n: int) -> bool:
+        """Tell whether a subject can do this at all."""
+        if subject.family not in self.families or n < self.n_min or (self.only and subject.name not in self.only):
+            return False
+        # Nothing can wait in a simple wheel beyond the range idle advances over.
+        return not (self.sizes and n and subject.delay_ticks_max < HOUR_TICKS)
+
+
+@lru_cache(maxsize=2)
+def draw_ticks(n: int, ticks_max: int, seed: int = SEED) -> list[int]:
+    """Draw delays from one tick to the longest, uniformly: many at once, as ten million are needed."""
+    words = memoryview(random.Random(seed).randbytes(4 * n)).cast("I")
+    return [1 + word % ticks_max for word in words]
+
+
+def _time_ns(section: Callable[[], object]) -> int:
+    began = perf_counter_ns()
+    section()
+    return perf_counter_ns() - began
+
+
+def _load(rig: Rig, subject: Subject, n: int, seed: int = SEED) -> None:
+    rig.load(draw_ticks(n, subject.delay_ticks_max, seed))
+
+
+def _expect_calls(rig: Rig, expected: int) -> None:
+    if (calls := rig.calls()) != expected:
+        message = f"{calls} timers fired, {expected} should have"
+        raise AssertionError(message)
+
+
+def _start(rig: Rig, subject: Subject, n: int) -> Lap:
+    _load(rig, subject, n)
+    return Lap(_time_ns(rig.start), n)
+
+
+def _start_many(rig: Rig, subject: Subject, n: int) -> Lap:
+    assert isinstance(rig, WheelRig)
+    _load(rig, subject, n)
+    rig.load_payloads()
+    return Lap(_time_ns(rig.start_many), n)
+
+
+def _stop(rig: Rig, subject: Subject, n: int) -> Lap:
+    _load(rig, subject, n)
+    rig.start()
+    return Lap(_time_ns(rig.stop), n)
+
+
+def _start_stop(rig: Rig, subject: Subject, n: int) -> Lap:
+    _load(rig, subject, n)
+    rig.start()
+    ticks = draw_ticks(FURTHER, subject.delay_ticks_max, SEED + 1)
+
+    def chunk(first: int, size: int) -> int:
+        rig.load(ticks[first : first + size])
+        return _time_ns(rig.start_stop)
+
+    return _in_chunks(chunk)
+
+
+def _in_chunks(chunk: Callable[[int, int], int]) -> Lap:
+    """Time ever larger chunks until there were enough operations, or enough time was spent."""
+    done, elapsed_ns, size = 0, 0, 10
+    while done < FURTHER and elapsed_ns < CHUNKS_NS_MAX:
+        size = min(size, FURTHER - done)
+        elapsed_ns += chunk(done, size)
+        done += size
+        size *= 2
+    return Lap(elapsed_ns, done)
+
+
+def _start_more(rig: Rig, subject: Subject, n: int) -> Lap:
+    _load(rig, subject, n)
+    rig.start()
+    _load(rig, subject, FURTHER, SEED + 1)
+    return Lap(_time_ns(rig.start), FURTHER)
+
+
+def _stop_some(rig: Rig, subject: Subject, n: int) -> Lap:
+    _start_more(rig, subject, n)
+    return Lap(_time_ns(rig.stop), FURTHER)
+
+
+def _expire(rig: Rig, subject: Subject, n: int) -> Lap:
+    rig.prepare_expiry()
+    _load(rig, subject, n)
+    rig.start()
+    rig.load([])  # nobody keeps the handle of a timer that is left to fire
+    lap = Lap(_time_ns(rig.expire), n)
+    _expect_calls(rig, n)
+    return lap
+
+
+def _mixed(rig: Rig, subject: Subject, n: int) -> Lap:
+    rig.prepare_expiry()
+    _load(rig, subject, n)
+    lap = Lap(_time_ns(rig.mixed), n)
+    whole, rest = divmod(n, BATCH)
+    _expect_calls(rig, whole * KEPT_OF_BATCH + min(rest, KEPT_OF_BATCH))
+    return lap
+
+
+def _bytes(rig: Rig, subject: Subject, n: int) -> Lap:
+    _load(rig, subject, n)
+    before = _resident_bytes()
+    rig.start_unkept()
+    return Lap(_resident_bytes() - before, n)
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
+
+
+def _collect(rig: Rig, subject: Subject, n: int) -> Lap:
+    _load(rig, subject, n)
+    rig.start_unkept()
+    gc.collect()  # the first one also clears up after the set-up
+    return Lap(_time_ns(lambda: [gc.collect() for _ in range(COLLECTIONS)]) / 1e6, COLLECTIONS)
+
+
+def _idle(step: int) -> Callable[[Rig, Subject, int], Lap]:
+    def run(rig: Rig, subject: Subject, n: int) -> Lap:
+        assert isinstance(rig, WheelRig)
+        rig.load([FAR_TICKS + tick for tick in draw_ticks(n, subject.delay_ticks_max)])
+        rig.start()
+        return _in_chunks(lambda _, times: _time_ns(lambda: rig.turn(step, times)))
+
+    return run
+
+
+_WHEEL = ("wheel",)
+_COMPARED = (LEADER, "BinaryHeap", "asyncio", "uvloop")  # the ones whose growth the targets and the docs speak of
+_IDLE_SIZES = (0, 1000)  # nothing pending, and some timers far beyond
+
+_ALL = (
+    Workload("start", "start n timers and keep the handles", "ns per timer", _start),
+    Workload("start_many", "the same in one call", "ns per timer", _start_many, families=_WHEEL),
+    Workload("stop", "stop n timers in start order", "ns per timer", _stop),
+    Workload("start_stop", "start and stop a timer while n are pending", "ns per pair", _start_stop),
+    Workload(
+        "start_more", "start 200,000 further timers while n are pending", "ns per timer", _start_more, only=_COMPARED
+    ),
+    Workload("stop_some", "stop 200,000 timers while n others are pending", "ns per timer", _stop_some, only=_COMPARED),
+    Workload("expire", "let n timers fire", "ns per timer", _expire),
+    Workload("mixed", "start n timers, stop 90 % on the way, let the rest fire", "ns per timer", _mixed),
+    Workload(
+        "bytes",
+        "resident memory of a pending timer",
+        "bytes per timer",
+        _bytes,
+        both_collectors=False,
+        n_min=BYTES_N_MIN,
+    ),
+    Workload("collect", "a full garbage collection while n are pending", "ms", _collect, both_collectors=False),
+    Workload(
+        "idle_tick",
+        "advance by one empty tick, n timers pending far beyond",
+        "ns per advance",
+        _idle(1),
+        families=_WHEEL,
+        sizes=_IDLE_SIZES,
+    ),
+    Workload(
+        "idle_leap",
+        "advance by 10^9 empty ticks, n timers pending far beyond",
+        "ns per advance",
+        _idle(LEAP_TICKS),
+        families=_WHEEL,
+        sizes=_IDLE_SIZES,
+    ),
+)
+WORKLOADS = {workload.name: workload for workload in _ALL}

@@ -1,0 +1,138 @@
+"""The benchmarks run, at sizes too small to mean anything; how fast is not asserted anywhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from bench.measure import Cell, Sample
+from bench.options import read_options
+from bench.plots import PLOTTED
+from bench.rounds import Plan, Tracker, run_rounds
+from bench.subjects import LEADER, SUBJECTS
+from bench.targets import TARGETS, Target, judge, needed_cells
+from bench.workloads import BYTES_N_MIN, WORKLOADS
+
+ROOT = Path(__file__).parents[2]
+SIZES = (100, 1000)
+A, B = Cell("start", "asyncio", 10), Cell("start", LEADER, 10)
+
+
+def run_bench(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bench", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def medians(result: dict[str, Any], *, collector: bool = True) -> dict[tuple[str, str, int], float]:
+    figures = [figure for figure in result["figures"] if figure["collector"] == collector]
+    return {(figure["workload"], figure["subject"], figure["n"]): figure["median"] for figure in figures}
+
+
+def test_every_subject_has_a_positive_figure_in_every_workload_that_applies(tmp_path: Path) -> None:
+    done = run_bench("--sizes", "100,1000", "--repeats", 1, "--collector", "on", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "results.json").read_text())
+    expected = {
+        (workload.name, subject.name, n)
+        for workload in WORKLOADS.values()
+        for n in workload.sizes or SIZES
+        for subject in SUBJECTS.values()
+        if workload.applies(subject, n)
+    }
+    found = medians(result)
+    assert set(found) == expected
+    assert all(figure > 0 for figure in found.values())
+    assert {name for name, _, _ in expected} == set(WORKLOADS) - {"bytes"}  # which needs more timers: see below
+    assert all(result["environment"].values())
+    for name in PLOTTED:
+        assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
+    assert "targets, collector on" in done.stdout
+
+
+def test_json_goes_to_stdout_and_progress_does_not(tmp_path: Path) -> None:
+    subjects = f"{LEADER},asyncio"
+    done = run_bench(
+        "--sizes", BYTES_N_MIN, "--repeats", 1, "--workloads", "bytes,start", "--subjects", subjects,
+        "--json", "--out", tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result == json.loads((tmp_path / "results.json").read_text())
+    assert len(medians(result)) == 4
+    assert set(medians(result, collector=False)) == {("start", name, BYTES_N_MIN) for name in (LEADER, "asyncio")}
+    assert all(figure > 0 for figure in medians(result).values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sizes", "many"], "sizes are numbers"),
+        (["--sizes", "0"], "a size is from 1"),
+        (["--repeats", "0"], "at least 1"),
+        (["--subjects", "sundial"], "there is no 'sundial'"),
+        (["--workloads", "rest"], "there is no 'rest'"),
+        (["--targets-only", "--quick"], "leave out"),
+        (["--fast"], "unrecognized arguments"),
+    ],
+)
+def test_bad_option_is_refused_with_a_message(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read_options(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bad_option_ends_the_program_with_2() -> None:
+    done = run_bench("--sizes", "many")
+    assert done.returncode == 2
+    assert "sizes are numbers" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("relation", "bound", "outcome"),
+    [(">=", 12, "met"), (">=", 12.5, "missed"), ("<=", 12, "met"), ("<=", 11.9, "missed"), (">", 12, "missed")],
+)
+def test_target_divides_and_holds_against_its_bound(relation: str, bound: float, outcome: str) -> None:
+    target = Target("faster", A, B, relation, bound)
+    (verdict,) = judge({A: 1200.0, B: 100.0}.get, collector=True, targets=[target])
+    assert verdict.value == 12
+    assert verdict.outcome == outcome
+
+
+def test_target_without_divisor_is_held_against_its_bound_itself() -> None:
+    weight = Cell("bytes", LEADER, 10)
+    (verdict,) = judge({weight: 88.0}.get, collector=False, targets=[Target("light", weight, None, "<=", 88)])
+    assert verdict.outcome == "met"
+
+
+@pytest.mark.parametrize("known", [{}, {A: 1.0}, {B: 1.0}])
+def test_target_with_a_median_missing_is_not_measured(known: dict[Cell, float]) -> None:
+    (verdict,) = judge(known.get, collector=True, targets=[Target("faster", A, B, ">=", 1)])
+    assert verdict.outcome == "not measured"
+
+
+def test_every_cell_the_targets_need_can_be_measured() -> None:
+    for cell in needed_cells([True, False], TARGETS):
+        assert WORKLOADS[cell.workload].applies(SUBJECTS[cell.subject], cell.n)
+
+
+def test_size_projected_to_take_too_long_is_left_out_unless_needed() -> None:
+    small, medium, large = (Cell("start", "OrderedList", n) for n in (10, 100, 1000))
+    cost_s = {small: 0.01, medium: 1.0, large: 100.0}
+
+    def sample(cell: Cell) -> Sample:
+        return Sample(1.0, cost_s[cell])
+
+    run = run_rounds(Plan((small, medium, large), frozenset(), {}), 2, Tracker(), sample)
+    assert set(run.figures) == {small, medium}
+    assert run.gaps == {large: "a sample would take about 100 s"}
+    run = run_rounds(Plan((small, medium, large), frozenset([large]), {}), 2, Tracker(), sample)
+    assert run.figures[large] == [1.0, 1.0]

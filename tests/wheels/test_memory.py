@@ -1,0 +1,227 @@
+"""Nothing leaks, though native timers are outside the garbage collector.
+
+Payloads that refer to their timer, to each other and back to the wheel are the ways to close a cycle
+through a timer. Each is freed by stopping, taking and closing; a wheel that is merely dropped frees
+everything unless a payload refers back to it.
+"""
+
+import gc
+import subprocess
+import sys
+import textwrap
+from typing import Any
+from weakref import ref
+
+import pytest
+
+from tests.builds import Build
+from tests.wheels.schemes import SCHEMES, make
+
+
+class Payload:
+    """Something that refers to other things and can be watched."""
+
+    def __init__(self, *held: Any) -> None:
+        self.held = list(held)
+
+
+def tangled(wheel: Any, count: int = 10) -> tuple[list[Any], list[ref[Payload]]]:
+    """Start timers whose payloads refer to their timer, to each other and to the wheel."""
+    payloads = [Payload() for _ in range(count)]
+    timers = wheel.start_many([5 + index % 3 for index in range(count)], payloads)
+    for index, payload in enumerate(payloads):
+        payload.held += [timers[index], payloads[index - 1], wheel]
+    return timers, [ref(payload) for payload in payloads]
+
+
+def all_freed(watched: list[ref[Payload]]) -> bool:
+    gc.collect()
+    return all(watch() is None for watch in watched)
+
+
+def test_stopping_frees_tangled_payloads(wheel: Any) -> None:
+    timers, watched = tangled(wheel)
+    wheel.stop_many(timers)
+    del timers
+    assert all_freed(watched)
+
+
+def test_taking_what_expired_frees_tangled_payloads(wheel: Any) -> None:
+    timers, watched = tangled(wheel)
+    for timer in wheel.advance(20):
+        timer.take()
+    del timers, timer
+    assert all_freed(watched)
+
+
+def test_closing_frees_tangled_payloads_though_the_timers_are_kept(wheel: Any) -> None:
+    timers, watched = tangled(wheel)
+    wheel.close()
+    assert all(timer.stopped for timer in timers)
+    assert all_freed(watched)
+
+
+def test_closing_frees_what_was_ready_but_not_handed_out(wheel: Any) -> None:
+    timers, watched = tangled(wheel)
+    for timer in wheel.advance(20, limit=2):
+        timer.take()
+    wheel.close()
+    del timers, timer
+    assert all_freed(watched)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_closing_frees_the_wheel_itself(build: Build, scheme: str) -> None:
+    wheel = make(build, scheme)
+    payload = Payload(wheel)
+    wheel.start(5, payload)
+    watched = ref(payload)
+    wheel.close()
+    del wheel, payload
+    assert all_freed([watched])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_dropped_wheel_frees_payloads_that_do_not_refer_to_it(build: Build, scheme: str) -> None:
+    wheel = make(build, scheme)
+    payloads = [Payload() for _ in range(10)]
+    timers = wheel.start_many([5 + index % 3 for index in range(10)], payloads)
+    for index, payload in enumerate(payloads):
+        payload.held += [timers[index], payloads[index - 1]]
+    watched = [ref(payload) for payload in payloads]
+    wheel.advance(5, limit=1)[0].take()
+    del wheel, payloads, payload
+    assert all(timer.stopped for timer in timers), "handles outlive their wheel, stopped"
+    del timers
+    assert all_freed(watched)
+
+
+def test_a_wheel_in_a_cycle_of_its_own_is_collected(build: Build) -> None:
+    owner = Payload(build.wheels.HierarchicalWheel())
+    owner.held.append(owner)
+    payload = Payload()
+    owner.held[0].start(5, payload)
+    watched = [ref(payload), ref(owner)]
+    del owner, payload
+    assert all_freed(watched)
+
+
+def test_overflow_is_freed_with_the_wheel(build: Build) -> None:
+    wheel = build.wheels.HierarchicalWheel([(1, 4)])
+    payloads = [Payload() for _ in range(10)]
+    watched = [ref(payload) for payload in payloads]
+    wheel.start_many([100 * index for index in range(10)], payloads)
+    del payloads, wheel
+    assert all_freed(watched)
+
+
+def test_native_timers_are_64_bytes_and_unknown_to_the_collector(build: Build) -> None:
+    timer = build.wheels.HierarchicalWheel().start(5)
+    if build.name == "compiled":
+        assert sys.getsizeof(timer) == 64
+        assert not gc.is_tracked(timer)
+    assert not hasattr(timer, "__dict__")
+
+
+# -- what runs while a payload is dropped
+
+
+def test_freeing_a_fired_timer_may_start_another(build: Build) -> None:
+    """The freed timer's memory is used again at once; it must not be cleared a second time."""
+    script = """
+        from tickwheel.wheels import HierarchicalWheel
+
+        class StartsAnother:
+            def __del__(self):
+                started.append(wheel.start(7, "again"))
+
+        wheel, started = HierarchicalWheel(), []
+        for _ in range(100):
+            wheel.start(1, StartsAnother())
+            wheel.advance(wheel.now + 1)
+        wheel.check()
+        assert [timer.payload for timer in started] == ["again"] * 100
+        print("unharmed")
+    """
+    assert run(script, build).stdout == "unharmed\n"
+
+
+def test_a_payload_may_stop_its_own_timer_while_it_is_dropped(wheel: Any) -> None:
+    class StopsItself:
+        timer: Any = None
+
+        def __del__(self) -> None:
+            calls.append(wheel.stop(self.timer))
+
+    calls: list[bool] = []
+    payload = StopsItself()
+    payload.timer = wheel.start(5, payload)
+    timer = payload.timer
+    del payload
+    assert wheel.stop(timer)
+    assert calls == [False]
+    assert timer.payload is None
+
+
+def test_timers_freed_deep_inside_a_chain_of_objects_harm_nothing(build: Build) -> None:
+    """CPython puts off freeing deep chains in a way that only objects of the collector can take part in."""
+    script = """
+        from tickwheel.wheels import HierarchicalWheel
+
+        class Connection:
+            __slots__ = ("next", "timer")
+
+        wheel = HierarchicalWheel()
+        chain, neighbours = None, []
+        for index in range(5_000):
+            neighbours.append(wheel.start(9, str(index)))  # in memory, a neighbour of the timer that will be freed
+            link = Connection()
+            link.next, link.timer, chain = chain, wheel.start(5), link
+            wheel.stop(link.timer)
+        del link, chain
+        assert [timer.payload for timer in neighbours] == [str(index) for index in range(5_000)]
+        wheel.check()
+        print("unharmed")
+    """
+    assert run(script, build).stdout == "unharmed\n"
+
+
+def test_ten_million_timers_leave_memory_where_it_was(build: Build) -> None:
+    count = 10_000_000 if build.name == "compiled" else 500_000
+    script = f"""
+        import gc
+        from tickwheel.wheels import HierarchicalWheel
+
+        def resident_bytes():
+            gc.collect()
+            return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+        def turn(wheel, count):
+            for first in range(0, count, 100_000):
+                delays = [(first + index) * 7919 % 360_000 for index in range(100_000)]
+                timers = wheel.start_many(delays, delays)
+                wheel.stop_many(timers[::2])
+                for timer in wheel.advance(wheel.now + 360_000):
+                    timer.take()
+
+        wheel = HierarchicalWheel()
+        turn(wheel, 200_000)
+        before = resident_bytes()
+        turn(wheel, {count})
+        after = resident_bytes()
+        assert len(wheel) == 0
+        assert wheel.stats.started == {count} + 200_000
+        assert after - before < 8_000_000, f"{{after - before}} bytes more"
+        print("level")
+    """
+    assert run(script, build).stdout == "level\n"
+
+
+def run(script: str, build: Build) -> subprocess.CompletedProcess[str]:
+    """Run a script on a build in a process of its own, so that a crash is a failure and memory is its own."""
+    environment = {"TICKWHEEL_PURE": "1" if build.name == "pure" else "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done
