@@ -29,7 +29,9 @@ def native_modules() -> list[Extension]:
         from mypyc.build import mypycify  # noqa: PLC0415 - absent where only the pure build is wanted
     except ImportError:
         return []
-    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / WHEELS).glob("*.py") if path.name not in INTERPRETED)
+    sources = sorted(
+        str(path.relative_to(ROOT)) for path in (ROOT / WHEELS).glob("*.py") if path.name not in INTERPRETED
+    )
     modules = mypycify(["--strict", *sources], opt_level="3", group_name="tickwheel")
     for module in modules:
         module.optional = True  # a missing compiler or header is a notice, not a failure

@@ -2,19 +2,17 @@
 
 import os
 
-
-
 import pytest
 from hypothesis import settings
 
 from tests.builds import BUILDS, Build
 
 # The gate takes the same examples every time; `make fuzz` looks for new ones.
-settings.register_profile("gate", derandomize=True, deadline=None, max_examples=60, stateful_step_count=40, print_blob=True)
+settings.register_profile(
+    "gate", derandomize=True, deadline=None, max_examples=60, stateful_step_count=40, print_blob=True
+)
 settings.register_profile("fuzz", deadline=None, max_examples=3000, stateful_step_count=60, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
-
-
 
 
 def pytest_report_header() -> str:

@@ -69,7 +69,9 @@ class HandMovedBack(TickwheelError, ValueError):
     def __init__(self, now: int, to: int) -> None:
         self.now = now
         self.to = to
-        super().__init__(f"the hand stands on tick {now} and cannot go back to {to}; read a clock that only goes forward")
+        super().__init__(
+            f"the hand stands on tick {now} and cannot go back to {to}; read a clock that only goes forward"
+        )
 
 
 class InvalidLimit(TickwheelError, ValueError):

@@ -1,5 +1,6 @@
 """What every scheme promises beyond the order of firing: keys, bulk calls, states, errors, figures."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -149,7 +150,12 @@ def test_a_stopped_timer_cannot_be_restarted(wheel: Any, build: Build) -> None:
 def test_a_timer_of_another_wheel_is_refused(build: Build, scheme: str) -> None:
     wheel, other = make(build, scheme), make(build, scheme)
     timer = other.start(5)
-    for attempt in (lambda: wheel.stop(timer), lambda: wheel.restart(timer, 1), lambda: wheel.stop_many([timer])):
+    attempts: list[Callable[[], Any]] = [
+        lambda: wheel.stop(timer),
+        lambda: wheel.restart(timer, 1),
+        lambda: wheel.stop_many([timer]),
+    ]
+    for attempt in attempts:
         with pytest.raises(build.errors.ForeignTimer, match="pending in another wheel"):
             attempt()
     wheel.check()
@@ -158,7 +164,8 @@ def test_a_timer_of_another_wheel_is_refused(build: Build, scheme: str) -> None:
 
 
 def test_something_that_is_no_timer_is_refused(wheel: Any, build: Build) -> None:
-    for attempt in (lambda: wheel.stop("key"), lambda: wheel.restart("key", 5)):
+    attempts: list[Callable[[], Any]] = [lambda: wheel.stop("key"), lambda: wheel.restart("key", 5)]
+    for attempt in attempts:
         with pytest.raises(build.errors.NotATimer, match="'key' is not a Timer"):
             attempt()
     assert len(wheel) == 0
@@ -176,14 +183,19 @@ def test_a_closed_wheel_has_stopped_everything_and_takes_no_more(wheel: Any, bui
     assert (len(wheel), wheel.next_due(), wheel.find("k")) == (0, None, None)
     assert not wheel.stop(timer)
     wheel.check()
-    for attempt in (lambda: wheel.start(1), lambda: wheel.start_many([1], ["x"]), lambda: wheel.advance(9)):
+    attempts: list[Callable[[], Any]] = [
+        lambda: wheel.start(1),
+        lambda: wheel.start_many([1], ["x"]),
+        lambda: wheel.advance(9),
+    ]
+    for attempt in attempts:
         with pytest.raises(build.errors.WheelClosed, match="make a new one"):
             attempt()
     assert sum(map(sum, wheel.occupancy())) == 0
 
 
 def test_close_survives_payloads_that_use_the_wheel_while_they_are_dropped(wheel: Any, build: Build) -> None:
-    refused = []
+    refused: list[Exception] = []
 
     class Meddles:
         def __del__(self) -> None:

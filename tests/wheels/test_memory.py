@@ -221,7 +221,12 @@ def run(script: str, build: Build) -> subprocess.CompletedProcess[str]:
     """Run a script on a build in a process of its own, so that a crash is a failure and memory is its own."""
     environment = {"TICKWHEEL_PURE": "1" if build.name == "pure" else "0"}
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], env=environment, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done

@@ -12,6 +12,7 @@ What Linux used for its high-resolution timers, as a red-black tree. It is never
 the fastest.
 """
 
+from itertools import pairwise
 from typing import cast
 
 from mypy_extensions import i64, mypyc_attr
@@ -69,7 +70,7 @@ class BalancedTree(Scheme):
         return True
 
     def _earliest(self) -> i64:
-        return leftmost(cast(Node, self._root)).due
+        return leftmost(cast("Node", self._root)).due
 
     def _slots(self) -> list[Slot]:
         nodes: list[Slot] = []
@@ -80,10 +81,10 @@ class BalancedTree(Scheme):
         """Raise `BrokenWheel` if the tree is not ordered and balanced."""
         super().check()
         nodes = self._slots()
-        for before, after in zip(nodes, nodes[1:], strict=False):
+        for before, after in pairwise(nodes):
             expect(before.due < after.due, f"tick {before.due} stands before {after.due}")
         for slot in nodes:
-            node = cast(Node, slot)
+            node = cast("Node", slot)
             expect(node.count > 0, f"tick {node.due} has no timers")
             left: int = height(node.left)
             right: int = height(node.right)
@@ -167,7 +168,7 @@ def balanced(node: Node) -> Node:
 
 def turned_right(node: Node) -> Node:
     """Let the left child take its parent's place."""
-    top = cast(Node, node.left)
+    top = cast("Node", node.left)
     node.left = top.right
     node.height = 1 + max(height(node.left), height(node.right))
     top.right = node
@@ -177,7 +178,7 @@ def turned_right(node: Node) -> Node:
 
 def turned_left(node: Node) -> Node:
     """Let the right child take its parent's place."""
-    top = cast(Node, node.right)
+    top = cast("Node", node.right)
     node.right = top.left
     node.height = 1 + max(height(node.left), height(node.right))
     top.left = node

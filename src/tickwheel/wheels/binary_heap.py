@@ -49,7 +49,7 @@ class BinaryHeap(Scheme):
         return timer
 
     def _place(self, timer: Timer) -> None:
-        placed = cast(HeapTimer, timer)
+        placed = cast("HeapTimer", timer)
         placed.lie_in(self._home)
         placed.order = self._order
         self._order += 1
@@ -62,7 +62,7 @@ class BinaryHeap(Scheme):
         if timer.slot is self._ready:
             self._ready.unlink(timer)
             return
-        removed = cast(HeapTimer, timer)
+        removed = cast("HeapTimer", timer)
         last = self._heap.pop()
         self._home.count -= 1
         if last is not removed:

@@ -224,7 +224,8 @@ class Scheme(ABC):
     def check(self) -> None:
         """Raise `BrokenWheel` if the wheel contradicts itself."""
         if self._closed:
-            return expect(len(self) == 0, "closed with timers pending")
+            expect(len(self) == 0, "closed with timers pending")
+            return
         total: i64 = 0
         for slot in [self._ready, *self._slots()]:
             self._check_ring(slot)
@@ -290,7 +291,7 @@ class Scheme(ABC):
         if slot.count == 0:
             self._emptied(slot)
 
-    def _emptied(self, slot: Slot) -> None:
+    def _emptied(self, slot: Slot) -> None:  # noqa: B027 - most schemes need not know
         """Take note that the last timer of a slot was removed."""
 
     def _dissolve(self) -> None:
@@ -311,9 +312,7 @@ class Scheme(ABC):
         """Check a delay and return the tick it leads to."""
         if isinstance(delay, bool) or not isinstance(delay, int):
             raise NotWholeTicks("delay", delay)
-        reach: i64 = TICK_MAX - self._now
-        if self._delay_max < reach:
-            reach = self._delay_max
+        reach = min(self._delay_max, TICK_MAX - self._now)
         ticks: int = delay
         # The first bound is checked as a Python int, before the others as native ones.
         if ticks > TICK_MAX or ticks < 0 or ticks > reach:
@@ -357,7 +356,7 @@ def checked_limit(limit: object) -> int:
     return min(count, TICK_MAX)
 
 
-def expect(true: bool, otherwise: str) -> None:
+def expect(holds: bool, otherwise: str) -> None:  # noqa: FBT001 - reads as a sentence
     """Raise `BrokenWheel` unless something holds."""
-    if not true:
+    if not holds:
         raise BrokenWheel(otherwise)

@@ -1,0 +1,61 @@
+# tickwheel: `make run` and `make test` are all a fresh machine needs; the rest is for working on it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py)) $(wildcard src/native/*.h)
+
+# Interpreters besides $(PYTHON) that the core must work on.
+VERSIONS ?= python3.12 python3.13
+
+.PHONY: run test check lint types rooms fuzz versions bench clean
+
+run: $(STAMP)  ## show a wheel turning in the terminal
+	$(BIN)/python -m tickwheel.wheels
+
+test: $(STAMP)  ## run every test, on both builds
+	$(BIN)/python -m pytest
+
+check: lint types rooms test versions  ## what has to hold before anything lands
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+rooms: $(STAMP)  ## hold the table of what may import what
+	PYTHONPATH=. $(BIN)/lint-imports
+
+fuzz: $(STAMP)  ## look for new counterexamples, for as long as it takes
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/wheels/test_model.py
+
+versions: $(VERSIONS:%=version-%)  ## install the built package on other interpreters and test the wheels there
+
+version-%:
+	@if command -v $* >/dev/null && $* -c 'import venv' 2>/dev/null; then \
+	  set -e; rm -rf build/$*; $* -m venv build/$*; \
+	  build/$*/bin/pip install --quiet --disable-pip-version-check . hypothesis pytest; \
+	  build/$*/bin/python -c "import tickwheel; print('$*:', 'compiled' if tickwheel.COMPILED else 'interpreted')"; \
+	  build/$*/bin/python -m pytest -q tests/test_build.py tests/wheels; \
+	else echo "$*: not on this machine, NOT TESTED"; fi
+
+bench: $(STAMP)  ## ratios against peers, tables and plots in bench/results
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
+	find src -name '*.so' -delete
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml setup.py $(NATIVE)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
+	find src -name '*.so' -delete
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench,dev]'
+	@$(BIN)/python -c "import tickwheel; print('tickwheel is', 'compiled' if tickwheel.COMPILED else \
+	  'interpreted: no C compiler or no Python headers were found; it works, several times slower')"
+	touch $@
