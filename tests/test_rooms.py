@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).parent.parent
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run import-linter on a copy of the sources."""
     environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}"}
-    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 

@@ -4,9 +4,9 @@ Three dials, drawn as rows of slots. The hand stands on the bright slot of each;
 timers wait in it. Timers are started at random, move down a dial when their slot is cascaded, and fire
 when the hand of the lowest dial reaches them. What happened is told below.
 
-    fast    20 × 1    ·  ·  2  ·  1  ·  ·  3  ·      tick 20  timer 4 moves down: middle dial, slot 1 → fast dial, slot 7
-    middle  12 × 20   ·  1  ·  ·  2  ·               tick 27  timer 4 fires, 21 ticks after its start
-    slow    6 × 240   ·  ·  1  ·
+    fast    20 x 1    ·  ·  2  ·  1  ·  ·  3  ·   tick 20  timer 4 moves down: middle dial, slot 1 → fast dial, slot 7
+    middle  12 x 20   ·  1  ·  ·  2  ·            tick 27  timer 4 fires, 21 ticks after its start
+    slow    6 x 240   ·  ·  1  ·
 """
 
 import argparse
@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from random import Random
+from typing import cast
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -49,7 +50,7 @@ class Show:
         self.start_and_stop()
         before = {number: place(timer) for number, timer in self.timers.items()}
         for timer in self.wheel.advance(self.wheel.now + 1):
-            number, start = timer.take()  # type: ignore[misc] # what start_and_stop put in
+            number, start = cast("tuple[int, int]", timer.take())
             del self.timers[number]
             self.tell(f"timer {number} fires, {timer.due - start} ticks after its start", "bold green")
         for number, timer in self.timers.items():
@@ -78,7 +79,7 @@ class Show:
         dials = Table.grid(padding=(0, 1))
         for name, dial, counts in zip(NAMES, SHOWN.dials, self.wheel.occupancy(), strict=True):
             hand = self.wheel.now // dial.tick % dial.slots
-            dials.add_row(Text(name, "bold"), Text(f"{dial.slots} × {dial.tick}", "dim"), draw(counts, hand))
+            dials.add_row(Text(name, "bold"), Text(f"{dial.slots} x {dial.tick}", "dim"), draw(counts, hand))
         stats = self.wheel.stats
         figures = (
             f"tick {self.wheel.now}   pending {stats.pending}   beyond the last dial {stats.overflow}   "
