@@ -166,7 +166,6 @@ class Scheme(ABC):
             room -= self._hand_out(batch, room)
             if room == 0 or not self._turn(target):
                 break
-        self._expired += len(batch)
         if self._key_of:
             for timer in batch:
                 self._forget(timer)
@@ -192,6 +191,7 @@ class Scheme(ABC):
         ready.next = timer
         timer.prev = ready
         ready.count -= taken
+        self._expired += taken
         return taken
 
     # -- to see what is inside
