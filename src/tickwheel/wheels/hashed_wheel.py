@@ -42,16 +42,18 @@ class HashedWheel(Scheme):
         if self._ready.count == len(self):
             self._now = to
             return False
+        passed: i64 = 0
         while self._now < to:
-            if to - self._now > self._size:
-                # More than a turn to go: look for the earliest once, rather than turn after turn.
+            if passed == self._size:
+                # A whole turn and nothing due: look for the earliest once, rather than turn after turn.
                 self._now = min(self._earliest() - 1, to)
-                if self._now == to:
-                    break
+                passed = 0
+                continue
             self._now += 1
             self._collect(self._dial[self._now % self._size])
             if self._ready.count:
                 return True
+            passed += 1
         return False
 
     def _collect(self, slot: Slot) -> None:

@@ -35,8 +35,8 @@ class Level:
         self.owner = owner
         self.number = number
         self.tick = tick
-        self.shift: i64 = shift_of(tick)
         self.span: i64 = tick * slots
+        self.scale, self.shift = reciprocal(tick, self.span)
         self.base: i64 = now // self.span * self.span
         self.end: i64 = self.base + self.span
         self.slots: list[Slot | None] = [None] * int(slots)
@@ -56,7 +56,9 @@ class Level:
     def index(self, tick: i64) -> i64:
         """Return the slot of a tick of the turn on show."""
         passed = tick - self.base
-        return passed >> self.shift if self.shift >= 0 else passed // self.tick
+        if self.scale != 0:
+            return passed * self.scale >> self.shift
+        return passed // self.tick
 
     def show(self, tick: i64) -> None:
         """Turn an empty dial to the turn that a tick is in."""
@@ -66,7 +68,9 @@ class Level:
     def next_start(self, tick: i64) -> i64:
         """Return the tick at which the first occupied slot at or behind a tick begins; -1 if none does."""
         index = self.occupied.next(self.index(tick))
-        return -1 if index < 0 else self.base + index * self.tick
+        if index < 0:
+            return -1
+        return self.base + index * self.tick
 
     def swap(self, tick: i64, empty: Slot) -> Slot:
         """Take out the slot of a tick whole, leaving an empty one in its place."""
@@ -119,7 +123,16 @@ class Overflow:
             heapify(self.heap)
 
 
-def shift_of(tick: i64) -> i64:
-    """Return by how many bits to shift instead of dividing by a tick; -1 if it is no power of two."""
-    length: int = tick
-    return length.bit_length() - 1 if tick & (tick - 1) == 0 else -1
+def reciprocal(tick: int, span: int) -> tuple[i64, i64]:
+    """Return a scale and a shift with `n * scale >> shift == n // tick` for every n up to a span.
+
+    Dividing takes the processor longer than all the rest of finding a slot, so it is done the way compilers
+    divide by constants: 2**shift / tick, rounded up, is off by less than one part in 2**shift / tick, which
+    does not show if 2**shift is larger than tick * span. For a power of two the scale is 1 and nothing is
+    rounded. Where the product could overflow, the scale is 0: divide.
+    """
+    if tick & (tick - 1) == 0:
+        return 1, tick.bit_length() - 1
+    shift = (tick * span).bit_length()
+    scale = (1 << shift) // tick + 1
+    return (scale, shift) if span * scale < 1 << 63 else (0, 0)

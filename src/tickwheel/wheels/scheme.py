@@ -15,7 +15,7 @@ stands on `to` or the batch is full. What is ready but not yet handed out is sti
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from mypy_extensions import i64
 
@@ -65,10 +65,10 @@ class Scheme(ABC):
 
     def start(self, delay: object, payload: object = None, key: Hashable = None) -> Timer:
         """Start a timer that is due `max(delay, 1)` ticks from now."""
-        due = self._due(delay)
+        ticks = checked_delay(delay, self._reach())
         if key is not None and key in self._timer_of:
             raise DuplicateKey(key)
-        timer = self._begin(due, payload)
+        timer = self._begin(self._now + ticks, payload)
         self._started += 1
         if key is not None:
             self._timer_of[key] = timer
@@ -81,11 +81,12 @@ class Scheme(ABC):
         carried = payloads if isinstance(payloads, list) else list(payloads)
         if len(wanted) != len(carried):
             raise LengthMismatch(len(wanted), len(carried))
+        reach = self._reach()
         started: list[Timer] = []
         index: i64 = 0
         try:
             for delay in wanted:
-                started.append(self._begin(self._due(delay), carried[index]))
+                started.append(self._begin(self._now + checked_delay(delay, reach), carried[index]))
                 index += 1
         except TickwheelError:
             for timer in started:
@@ -138,7 +139,7 @@ class Scheme(ABC):
         """Give a pending timer a new delay, or start a fired one again; a stopped one is refused."""
         if not isinstance(timer, Timer):
             raise NotATimer(timer)
-        due = self._due(delay)
+        ticks = checked_delay(delay, self._reach())
         if timer.slot.owner == self._serial:
             self._remove(timer)
             self._restarted += 1
@@ -148,7 +149,7 @@ class Scheme(ABC):
             raise TimerStopped(timer)
         else:
             raise ForeignTimer(timer)
-        timer.due = due
+        timer.due = self._now + ticks
         self._place(timer)
 
     # -- for whoever turns the wheel
@@ -308,18 +309,11 @@ class Scheme(ABC):
 
     # -- input
 
-    def _due(self, delay: object) -> i64:
-        """Check a delay and return the tick it leads to."""
-        if isinstance(delay, bool) or not isinstance(delay, int):
-            raise NotWholeTicks("delay", delay)
-        reach = min(self._delay_max, TICK_MAX - self._now)
-        ticks: int = delay
-        # The first bound is checked as a Python int, before the others as native ones.
-        if ticks > TICK_MAX or ticks < 0 or ticks > reach:
-            raise DelayOutOfRange(ticks, reach)
+    def _reach(self) -> i64:
+        """Return the longest delay that can be started now."""
         if self._closed:
             raise WheelClosed
-        return self._now + (ticks if ticks > 0 else 1)
+        return min(self._delay_max, TICK_MAX - self._now)
 
     def _stop_absent(self, timer: Timer) -> bool:
         """Stop a timer that is not pending here: nothing to take out, but its payload goes all the same."""
@@ -334,6 +328,22 @@ class Scheme(ABC):
         key = self._key_of.pop(timer, None)
         if key is not None:
             del self._timer_of[key]
+
+
+def checked_delay(delay: object, reach: i64) -> i64:
+    """Check a delay and return it in ticks, at least one."""
+    unknown: Any = delay  # goes into a native integer in one step, where an int would take two
+    if isinstance(delay, bool) or not isinstance(delay, int):
+        raise NotWholeTicks("delay", delay)
+    try:
+        ticks: i64 = unknown
+    except (OverflowError, ValueError):  # too long for one
+        raise DelayOutOfRange(delay, reach) from None
+    if ticks < 0 or ticks > reach:
+        raise DelayOutOfRange(ticks, reach)
+    if ticks == 0:
+        return 1
+    return ticks
 
 
 def whole_ticks(what: str, value: object) -> int:
