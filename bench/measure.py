@@ -21,7 +21,7 @@ __all__ = ["Cell", "Sample", "SampleFailed", "take_sample"]
 TIMED_NS_MIN = 20_000_000  # a shorter section is repeated: below this, interrupts weigh too much
 PASSES_S_MAX = 0.4  # but set-ups are not repeated for longer than this
 WARM_UP_TIMERS = 100
-TIMEOUT_S = 60  # for what the time box could not foresee
+TIMEOUT_S = 60  # for what nobody could foresee
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,14 @@ class SampleFailed(RuntimeError):
     """A child died, or answered nothing that can be read."""
 
 
-def take_sample(cell: Cell) -> Sample | None:
+def take_sample(cell: Cell, timeout_s: float = TIMEOUT_S) -> Sample | None:
     """Take a sample in a fresh process; None if it took too long."""
     from bench.subjects import SUBJECTS  # noqa: PLC0415 - the child sets up its own order of imports
 
     env = {**os.environ, "TICKWHEEL_PURE": "1" if SUBJECTS[cell.subject].pure else "0", "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "bench.measure", json.dumps(asdict(cell))]
     try:
-        child = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        child = subprocess.run(command, env=env, capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         return None
     if child.returncode != 0:

@@ -40,7 +40,7 @@ class Options:
 def read_options(arguments: Sequence[str]) -> Options:
     """Read the command line; a bad option ends the program with exit code 2 and says what is wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench", description="What timers cost.", allow_abbrev=False)
-    parser.add_argument("--quick", action="store_true", help="sizes to 100,000, 3 repeats, collector on only")
+    parser.add_argument("--quick", action="store_true", help="sizes to 100,000, 3 repeats, collector on only: minutes")
     parser.add_argument("--sizes", type=_sizes, help="numbers of timers, as 1000,1e5")
     parser.add_argument("--repeats", type=_repeats, help=f"samples of each figure (default {REPEATS})")
     parser.add_argument("--workloads", type=_names(WORKLOADS), help="from: " + ", ".join(WORKLOADS))

@@ -4,7 +4,7 @@
  "options": {"sizes": [1000], "repeats": 5, ...},
  "figures": [{"workload": "start", "subject": "asyncio", "n": 1000, "collector": true,
               "median": 1034.2, "samples": [...], "unit": "ns per timer"}],
- "gaps": [{..., "reason": "a sample would take about 40 s"}],
+ "gaps": [{..., "reason": "a sample takes about 40 s"}],
  "targets": [{"promise": ..., "collector": true, "value": 15.6, "outcome": "met", ...}]}
 """
 

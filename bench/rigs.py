@@ -13,6 +13,7 @@ with what it adapts. `load` sets the delays of the next loop, so that no loop ha
 from __future__ import annotations
 
 import sched
+import time
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
@@ -28,6 +29,7 @@ __all__ = ["LoopRig", "Rig", "SchedRig", "UvloopRig", "WheelRig"]
 TICKS_PER_SECOND = 100  # the wheels count in ticks of 10 ms
 HORIZON_SECONDS = 3601.0  # just past the longest delay, one hour
 UVLOOP_DUE_SECONDS = 0.001  # the shortest delay for which uvloop keeps a timer at all
+EXPIRED_MAX = 1000  # a wheel is turned in bounded steps, as a driver would
 PRIORITY = 1  # sched asks for one; all alike
 
 # The server of the mixed workload stops nine in ten of a batch after it has started the next one.
@@ -59,8 +61,11 @@ class Rig(Protocol):
     def expire(self) -> None:
         """Let every pending timer fire."""
 
-    def mixed(self) -> None:
-        """Start all, stop nine in ten on the way, let the rest fire."""
+    def churn(self) -> None:
+        """Start all, and stop nine in ten on the way."""
+
+    def await_due(self) -> None:
+        """Wait, where time cannot be made to pass, until all is due: called before `expire`, and not timed."""
 
     def calls(self) -> int:
         """Say how many callbacks ran. Asked once: asking counts as one."""
@@ -77,6 +82,9 @@ class Counted:
 
     def prepare_expiry(self) -> None:
         """Nothing to prepare."""
+
+    def await_due(self) -> None:
+        """Nothing to wait for."""
 
     def calls(self) -> int:
         """Say how many callbacks ran."""
@@ -128,10 +136,12 @@ class WheelRig(Counted):
             stop(start(delay, callback))
 
     def expire(self) -> None:  # noqa: D102
-        for timer in self.wheel.advance(int(HORIZON_SECONDS) * TICKS_PER_SECOND):
-            timer.take()()  # type: ignore[operator]  # a payload is any object; ours is the callback
+        advance, horizon = self.wheel.advance, int(HORIZON_SECONDS) * TICKS_PER_SECOND
+        while batch := advance(horizon, EXPIRED_MAX):
+            for timer in batch:
+                timer.take()()  # type: ignore[operator]  # a payload is any object; ours is the callback
 
-    def mixed(self) -> None:  # noqa: D102
+    def churn(self) -> None:  # noqa: D102
         start, stop, callback, delays = self.wheel.start, self.wheel.stop, self.callback, self.delays
         waiting: list[Timer] = []
         for first in range(0, len(delays), BATCH):
@@ -141,7 +151,6 @@ class WheelRig(Counted):
             waiting = batch[KEPT_OF_BATCH:]
         for handle in waiting:
             stop(handle)
-        self.expire()
 
     def turn(self, step: int, times: int) -> None:
         """Advance again and again over ticks on which nothing is due."""
@@ -191,7 +200,7 @@ class LoopRig(Counted):
         self.moment[0] = HORIZON_SECONDS + 1.0
         self.loop.run_forever()
 
-    def mixed(self) -> None:  # noqa: D102
+    def churn(self) -> None:  # noqa: D102
         call_later, callback, delays = self.loop.call_later, self.callback, self.delays
         waiting: list[asyncio.TimerHandle] = []
         for first in range(0, len(delays), BATCH):
@@ -201,7 +210,6 @@ class LoopRig(Counted):
             waiting = batch[KEPT_OF_BATCH:]
         for handle in waiting:
             handle.cancel()
-        self.expire()
 
     def close(self) -> None:  # noqa: D102
         self.loop.close()
@@ -223,9 +231,11 @@ class UvloopRig(LoopRig):
         self.due_at_once = True
 
     def expire(self) -> None:  # noqa: D102
-        # Timers of one delay fire in start order, so this one is the last.
-        self.loop.call_later(UVLOOP_DUE_SECONDS, self.loop.stop)
+        self.loop.call_soon(self.loop.stop)  # a turn of libuv's loop runs the due timers first
         self.loop.run_forever()
+
+    def await_due(self) -> None:  # noqa: D102
+        time.sleep(3 * UVLOOP_DUE_SECONDS)
 
 
 class SchedRig(Counted):
@@ -266,7 +276,7 @@ class SchedRig(Counted):
         self.moment[0] = HORIZON_SECONDS
         self.scheduler.run(blocking=False)
 
-    def mixed(self) -> None:  # noqa: D102
+    def churn(self) -> None:  # noqa: D102
         enter, cancel, callback, delays = self.scheduler.enter, self.scheduler.cancel, self.callback, self.delays
         waiting: list[sched.Event] = []
         for first in range(0, len(delays), BATCH):
@@ -276,4 +286,3 @@ class SchedRig(Counted):
             waiting = batch[KEPT_OF_BATCH:]
         for handle in waiting:
             cancel(handle)
-        self.expire()

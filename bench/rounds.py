@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "Run", "Tracker", "plan_cells", "run_rounds"]
 
-PASS_S_MAX = 3.0  # what a sample may take before the next larger one is left out
+PASS_S_MAX = 2.5  # a sample projected, or found in the first round, to take longer is left out
+TIMEOUT_S = 8.0  # and one that does take this long, against the projection, is broken off
+NEEDED_TIMEOUT_S = 60.0  # unless a target needs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ def plan_cells(
                     continue
                 for collector in collectors if workload.both_collectors else [True]:
                     cell = Cell(workload.name, subject.name, n, collector)
+                    if True in collectors and not collector and cell not in needed:
+                        continue  # beside the tables with it on, only the targets are measured with it off
                     if n > subject.n_max and cell not in needed:
                         gaps[cell] = f"sizes end at {subject.n_max:,} for this subject"
                     else:
@@ -88,7 +92,7 @@ def run_rounds(
     plan: Plan,
     repeats: int,
     tracker: Tracker,
-    sample: Callable[[Cell], Sample | None] = take_sample,
+    sample: Callable[[Cell, float], Sample | None] = take_sample,
 ) -> Run:
     """Take every sample, round after round."""
     run = Run(gaps=dict(plan.gaps))
@@ -99,11 +103,18 @@ def run_rounds(
             if cell in run.gaps:
                 continue
             points = pass_s.setdefault(Cell(cell.workload, cell.subject, 0, cell.collector), [])
-            projected_s = _project(points, cell.n) if round_number == 0 and cell not in plan.needed else 0.0
+            needed = cell in plan.needed
+            projected_s = _project(points, cell.n) if round_number == 0 and not needed else 0.0
+            # Every workload begins by starting n timers: where that takes too long, so does the rest.
+            unstartable = run.gaps.get(Cell("start", cell.subject, cell.n, cell.collector)) if not needed else None
             tracker.begin(cell)
-            taken = None if projected_s > PASS_S_MAX else sample(cell)
+            taken = None
+            if not unstartable and projected_s <= PASS_S_MAX:
+                taken = sample(cell, NEEDED_TIMEOUT_S if needed else TIMEOUT_S)
+            if taken is not None and taken.pass_s > PASS_S_MAX and not needed and round_number == 0:
+                projected_s, taken = taken.pass_s, None
             if taken is None:
-                run.gaps[cell] = f"a sample would take about {projected_s:,.0f} s" if projected_s else "timed out"
+                run.gaps[cell] = unstartable or _explain(projected_s)
                 run.figures.pop(cell, None)
                 points.append((cell.n, max(projected_s, PASS_S_MAX * 2)))  # larger ones will not do either
                 tracker.expect(_left(plan, run, repeats))
@@ -112,6 +123,12 @@ def run_rounds(
             run.figures.setdefault(cell, []).append(taken.figure)
             tracker.end()
     return run
+
+
+def _explain(projected_s: float) -> str:
+    if projected_s > PASS_S_MAX:
+        return f"a sample takes about {projected_s:,.0f} s"
+    return f"a sample was broken off after {TIMEOUT_S:.0f} s"
 
 
 def _left(plan: Plan, run: Run, repeats: int) -> int:

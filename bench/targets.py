@@ -54,7 +54,7 @@ class Verdict:
         return "met" if self.target.holds(self.value) else "missed"
 
 
-def _faster(workload: str, other: str, n: int, bound: float, relation: str = ">=", subject: str = LEADER) -> Target:
+def _faster(workload: str, other: str, n: int, bound: float, *, relation: str = ">=", subject: str = LEADER) -> Target:
     promise = f"{subject}: {workload}, n = {n:,}, times as fast as {other}"
     return Target(promise, Cell(workload, other, n), Cell(workload, subject, n), relation, bound)
 
@@ -96,8 +96,8 @@ TARGETS = (
         "<=",
         0.7,
     ),
-    _faster("start", "asyncio", PURE_N, 1, ">", PURE),
-    _faster("start_stop", "asyncio", PURE_N, 1, ">", PURE),
+    _faster("start", "asyncio", PURE_N, 1, relation=">", subject=PURE),
+    _faster("start_stop", "asyncio", PURE_N, 1, relation=">", subject=PURE),
 )
 
 WITHOUT_COLLECTOR_TOO = ("bytes", "collect")  # measured once: the collector is no matter there
