@@ -11,7 +11,14 @@ import pytest
 import tickwheel
 from tests.builds import BUILDS, Build, compiler_at_hand
 
-ROOMS = ["tickwheel", "tickwheel.wheels", "tickwheel.errors"]
+ROOMS = [
+    "tickwheel",
+    "tickwheel.clock",
+    "tickwheel.durations",
+    "tickwheel.errors",
+    "tickwheel.timers",
+    "tickwheel.wheels",
+]
 
 
 def test_the_native_build_is_there_wherever_it_could_be_built() -> None:

@@ -17,14 +17,19 @@ __all__ = [
     "DuplicateKey",
     "ForeignTimer",
     "HandMovedBack",
+    "InvalidDuration",
     "InvalidGeometry",
     "InvalidLimit",
+    "InvalidSchedule",
     "LengthMismatch",
+    "MissingCallback",
     "NotATimer",
     "NotWholeTicks",
     "TickwheelError",
     "TimerNotFired",
     "TimerStopped",
+    "TimersStopped",
+    "TooManyTimers",
     "WheelClosed",
 ]
 
@@ -35,6 +40,14 @@ class TickwheelError(Exception):
 
 class InvalidGeometry(TickwheelError, ValueError):
     """These levels cannot form a wheel."""
+
+
+class InvalidDuration(TickwheelError, ValueError):
+    """Not a length of time."""
+
+    def __init__(self, duration: object, why: str) -> None:
+        self.duration = duration
+        super().__init__(f"{duration!r} is no duration: {why}")
 
 
 class NotWholeTicks(TickwheelError, TypeError):
@@ -136,6 +149,37 @@ class WheelClosed(TickwheelError, RuntimeError):
 
     def __init__(self) -> None:
         super().__init__("the wheel is closed; make a new one")
+
+
+class InvalidSchedule(TickwheelError, ValueError):
+    """No way for a timer to repeat, or for time to pass."""
+
+
+class MissingCallback(TickwheelError, TypeError):
+    """There is nothing to run when the timer comes due."""
+
+    def __init__(self, given: object = None) -> None:
+        self.given = given
+        super().__init__(
+            "a timer without a callback needs a set made with job=..., which is then run with its key"
+            if given is None
+            else f"{given!r} cannot be called; pass a function and its arguments"
+        )
+
+
+class TimersStopped(TickwheelError, RuntimeError):
+    """The timers were stopped for good."""
+
+    def __init__(self) -> None:
+        super().__init__("these timers were stopped and take no more; make a new Timers()")
+
+
+class TooManyTimers(TickwheelError, RuntimeError):
+    """More timers are pending than the set allows."""
+
+    def __init__(self, pending_max: int) -> None:
+        self.pending_max = pending_max
+        super().__init__(f"{pending_max} timers are pending; cancel what is not needed, or raise pending_max")
 
 
 class BrokenWheel(TickwheelError, AssertionError):

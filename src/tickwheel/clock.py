@@ -1,0 +1,80 @@
+"""The one place that knows what time it is.
+
+Everything that needs the time is given a `Clock`. `SystemClock` is the machine's; `VirtualClock` stands
+still until it is told to go on, so that tests and simulations of a year take milliseconds:
+
+    >>> clock = VirtualClock()
+    >>> clock.advance(1.5)
+    >>> clock.monotonic_ns()
+    1500000000
+"""
+
+import threading
+import time
+from typing import Final, Protocol
+
+from tickwheel.durations import Duration, to_ns
+
+__all__ = ["Clock", "SystemClock", "VirtualClock"]
+
+# Where a virtual wall clock begins: the first second of 2024, in UTC.
+WALL_START_NS: Final = 1_704_067_200 * 10**9
+
+
+class Clock(Protocol):
+    """Two readings of the same passing time, in nanoseconds."""
+
+    def monotonic_ns(self) -> int:
+        """Time that only goes forward, from an arbitrary beginning."""
+
+    def time_ns(self) -> int:
+        """Time of day, since 1970 in UTC; may be stepped."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    __slots__ = ()
+
+    def monotonic_ns(self) -> int:
+        """Time since the machine was started, or thereabouts."""
+        return time.monotonic_ns()
+
+    def time_ns(self) -> int:
+        """Time of day."""
+        return time.time_ns()
+
+
+class VirtualClock:
+    """A clock that is moved by hand. Safe from any thread."""
+
+    __slots__ = ("_lock", "_monotonic_ns", "_wall_ns")
+
+    def __init__(self, wall_ns: int = WALL_START_NS) -> None:
+        self._lock = threading.Lock()
+        self._monotonic_ns = 0
+        self._wall_ns = wall_ns
+
+    def monotonic_ns(self) -> int:
+        """How far it was advanced."""
+        return self._monotonic_ns
+
+    def time_ns(self) -> int:
+        """Its time of day."""
+        return self._wall_ns
+
+    def advance(self, duration: Duration) -> None:
+        """Let time pass."""
+        self.advance_ns(to_ns(duration))
+
+    def advance_ns(self, ns: int) -> None:
+        """Let nanoseconds pass."""
+        assert ns >= 0
+        with self._lock:
+            self._monotonic_ns += ns
+            self._wall_ns += ns
+
+    def step_wall(self, ns: int) -> None:
+        """Set the time of day forward or back, as an operator or a time server would; no time passes."""
+        with self._lock:
+            self._wall_ns += ns

@@ -1,0 +1,15 @@
+"""Timers in one process: the wheel, and who turns it.
+
+| set            | turned by                       | callbacks run                      | to be used from |
+|----------------|---------------------------------|------------------------------------|-----------------|
+| `Timers`       | a thread of its own             | on that thread, or in an executor  | any thread      |
+| `AsyncTimers`  | an asyncio event loop           | on the loop; coroutines as tasks   | the loop        |
+| `ManualTimers` | the program, on a virtual clock | on the thread that lets time pass  | any thread      |
+"""
+
+from tickwheel.timers.handle import TimerHandle
+from tickwheel.timers.manual import ManualTimers
+from tickwheel.timers.on_loop import AsyncTimers
+from tickwheel.timers.threaded import Timers, default_timers
+
+__all__ = ["AsyncTimers", "ManualTimers", "TimerHandle", "Timers", "default_timers"]

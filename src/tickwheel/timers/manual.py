@@ -1,0 +1,85 @@
+"""`ManualTimers`: a wheel turned by the program itself, on a clock that it moves.
+
+For tests, simulations and game loops: nothing happens until time is let pass, and then everything
+happens in order, on the caller's thread:
+
+    >>> from tickwheel.clock import VirtualClock
+    >>> timers = ManualTimers(VirtualClock())
+    >>> timer = timers.after("1h", print, "an hour is over")
+    >>> timers.advance("59m")
+    >>> timers.advance("1m")
+    an hour is over
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from tickwheel.clock import VirtualClock
+from tickwheel.durations import Duration, to_ns
+from tickwheel.timers.handle import TimerHandle
+from tickwheel.timers.timer_set import PENDING_MAX, TimerSet
+from tickwheel.wheels import BINARY, Geometry
+
+__all__ = ["ManualTimers"]
+
+
+class ManualTimers(TimerSet):
+    """Timers that come due while `advance` is called. May be started from any thread."""
+
+    _clock: VirtualClock
+
+    def __init__(
+        self,
+        clock: VirtualClock | None = None,
+        *,
+        geometry: Geometry = BINARY,
+        job: Callable[[Any], object] | None = None,
+        on_error: Callable[[TimerHandle, BaseException], object] | None = None,
+        pending_max: int = PENDING_MAX,
+        chance: Random | None = None,
+    ) -> None:
+        super().__init__(
+            clock=clock or VirtualClock(),
+            geometry=geometry,
+            job=job,
+            on_error=on_error,
+            pending_max=pending_max,
+            chance=chance,
+        )
+
+    @property
+    def running(self) -> bool:
+        """Whether timers can be started: there is no thread that could be down."""
+        return not self._stopped
+
+    def advance(self, duration: Duration) -> None:
+        """Let time pass, stopping at each moment something is due to run it."""
+        end_ns = self._clock.monotonic_ns() + to_ns(duration)
+        while True:
+            self.run_due()
+            with self._lock:
+                wait_ns = self._wait_ns()
+            left_ns = end_ns - self._clock.monotonic_ns()
+            if wait_ns is None or wait_ns > left_ns or left_ns <= 0:
+                self._clock.advance_ns(max(left_ns, 0))
+                return
+            self._clock.advance_ns(wait_ns)
+
+    def run_due(self) -> None:
+        """Run what is due at the clock's present moment."""
+        while due := self._collect():
+            for handle in due:
+                self._run(handle)
+
+    def advance_to_next(self) -> bool:
+        """Jump to the next moment something runs, and run it; False if nothing is pending, or time is paused."""
+        before = self.stats.expired
+        while self.stats.expired == before:
+            with self._lock:
+                wait_ns = self._wait_ns()
+            if wait_ns is None:
+                return False
+            self._clock.advance_ns(wait_ns)
+            self.run_due()
+        return True

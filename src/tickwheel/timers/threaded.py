@@ -1,0 +1,173 @@
+"""`Timers`: a wheel turned by a thread of its own.
+
+    from tickwheel import Timers
+
+    timers = Timers()
+    timers.after("30s", connection.close, key=connection.id)
+    timers.touch(connection.id)                 # a packet came: wait another 30 s
+    timers.every("1m", report)
+
+The thread sleeps until something is due and is woken only for a timer that comes due earlier than that:
+while nothing is pending it does not wake at all.
+"""
+
+import atexit
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+from random import Random
+from typing import Any, Final, Self
+from weakref import WeakSet
+
+from tickwheel.clock import Clock, SystemClock
+from tickwheel.durations import Duration
+from tickwheel.errors import TimersStopped
+from tickwheel.timers.handle import TimerHandle
+from tickwheel.timers.timer_set import PENDING_MAX, TimerSet, log
+from tickwheel.wheels import BINARY, TICK_MAX, Geometry, HierarchicalWheel
+
+__all__ = ["Timers", "default_timers"]
+
+# A condition cannot wait longer than the platform's limit; nobody notices one extra wake-up a day.
+WAIT_SECONDS_MAX: Final = 86_400.0
+
+STOP_SECONDS_MAX: Final = 5.0  # how long stop() waits for a callback that is still running
+
+
+class Timers(TimerSet):
+    """Timers for any thread; callbacks run on the wheel's thread, or in an executor."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        geometry: Geometry = BINARY,
+        job: Callable[[Any], object] | None = None,
+        executor: Executor | None = None,
+        on_error: Callable[[TimerHandle, BaseException], object] | None = None,
+        slow: Duration = 0.1,
+        pending_max: int = PENDING_MAX,
+        chance: Random | None = None,
+    ) -> None:
+        super().__init__(
+            clock=clock or SystemClock(),
+            geometry=geometry,
+            job=job,
+            on_error=on_error,
+            slow=slow,
+            pending_max=pending_max,
+            chance=chance,
+        )
+        self._executor = executor
+        self._condition = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+        self._asleep_until = TICK_MAX  # the tick the thread sleeps until; 0 while it is awake
+        _instances.add(self)
+
+    def start(self) -> Self:
+        """Start the thread; the first timer does so by itself. Harmless if it runs."""
+        with self._lock:
+            if self._stopped:
+                raise TimersStopped
+            if not self.running:
+                self._thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
+                self._asleep_until = 0
+                self._thread.start()
+        return self
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread turns the wheel."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def stop(self) -> list[TimerHandle]:
+        """Stop for good and hand back what was pending, by due time; a callback that runs is waited for."""
+        with self._lock:
+            left = self._close()
+            self._condition.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(STOP_SECONDS_MAX)
+            if thread.is_alive():
+                log.warning("a callback is still running %.0f s after stop()", STOP_SECONDS_MAX)
+        return left
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    # -- the thread
+
+    def _turn(self) -> None:
+        while not self._stopped:
+            due = self._collect()
+            for handle in due:
+                self._dispatch(handle)
+            if not due:
+                self._sleep()
+
+    def _sleep(self) -> None:
+        with self._condition:
+            wait_ns = self._wait_ns()
+            if self._stopped or wait_ns == 0:
+                return
+            self._asleep_until = TICK_MAX if wait_ns is None else self._wheel.next_due() or TICK_MAX
+            self._condition.wait(None if wait_ns is None else min(wait_ns / 1e9, WAIT_SECONDS_MAX))
+            self._asleep_until = 0
+
+    def _wake(self, due: int) -> None:
+        if due < self._asleep_until:
+            if self._thread is None:
+                self.start()
+            self._condition.notify_all()
+
+    def _dispatch(self, handle: TimerHandle) -> None:
+        if self._executor is None:
+            self._run(handle)
+            return
+        try:
+            self._executor.submit(self._run, handle)
+        except RuntimeError as error:  # it was shut down
+            self._report(handle, error)
+
+    # -- a forked child has the timers but not the thread
+
+    def _forget_parent(self) -> None:
+        """Begin anew in a forked child: the parent's timers are the parent's to run."""
+        self._lock = threading.RLock()
+        self._condition = threading.Condition(self._lock)
+        self._thread = None
+        self._asleep_until = TICK_MAX
+        self._wheel = HierarchicalWheel(self._wheel.geometry, now=self._wheel.now)
+        self._by_key.clear()
+        self._by_group.clear()
+
+
+_instances: "WeakSet[Timers]" = WeakSet()
+_default: Timers | None = None
+_default_lock = threading.Lock()
+
+
+def default_timers() -> Timers:
+    """Return the timers that everyone in this process may share."""
+    global _default  # noqa: PLW0603 - one a process, made when first asked for
+    with _default_lock:
+        if _default is None or _default._stopped:
+            _default = Timers()
+        return _default
+
+
+def _stop_all() -> None:
+    for timers in list(_instances):
+        timers.stop()
+
+
+def _after_fork() -> None:
+    global _default_lock  # noqa: PLW0603 - another thread of the parent may have held it
+    _default_lock = threading.Lock()
+    for timers in list(_instances):
+        timers._forget_parent()
+
+
+atexit.register(_stop_all)
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,388 @@
+"""Every verb of a set of timers, on virtual time: exact, ordered, and at once."""
+
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tickwheel import ManualTimers, TimerHandle, VirtualClock
+from tickwheel.errors import (
+    DuplicateKey,
+    InvalidDuration,
+    InvalidSchedule,
+    MissingCallback,
+    TimersStopped,
+    TooManyTimers,
+)
+from tickwheel.wheels import DEFAULT, GAME, Geometry
+
+MS = 10**6
+
+
+class Recorder:
+    """Manual timers, and a list of what ran when, in seconds."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock = VirtualClock()
+        self.timers = ManualTimers(self.clock, **options)
+        self.ran: list[tuple[Any, float]] = []
+
+    def note(self, what: Any) -> None:
+        self.ran.append((what, self.clock.monotonic_ns() / 1e9))
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def test_after_runs_once_when_its_time_has_come(recorder: Recorder) -> None:
+    handle = recorder.timers.after(1.5, recorder.note, "a")
+    assert handle.pending
+    assert handle.due_in == 1.5
+    recorder.timers.advance("10s")
+    assert recorder.ran == [("a", 1.5)]
+    assert handle.done
+    assert not handle.pending
+    assert recorder.clock.monotonic_ns() == 10 * 10**9
+
+
+@pytest.mark.parametrize("delay", [2, 2.0, "2s", "PT2S", timedelta(seconds=2)])
+def test_a_delay_may_be_written_in_any_way(recorder: Recorder, delay: Any) -> None:
+    recorder.timers.after(delay, recorder.note, "a")
+    recorder.timers.advance(5)
+    assert recorder.ran == [("a", 2.0)]
+
+
+def test_timers_run_by_due_time_and_then_by_order_of_starting(recorder: Recorder) -> None:
+    for name, delay in (("c", 2), ("a", 1), ("d", 2), ("b", 1)):
+        recorder.timers.after(delay, recorder.note, name)
+    recorder.timers.advance(2)
+    assert [what for what, _ in recorder.ran] == ["a", "b", "c", "d"]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 100), st.floats(0, 5)), max_size=30),
+    st.sampled_from([DEFAULT, GAME, Geometry([(7 * MS, 10), (70 * MS, 10)])]),
+)
+def test_no_timer_is_early_and_none_more_than_a_tick_late(steps: list[tuple[float, float]], geometry: Geometry) -> None:
+    clock = VirtualClock()
+    timers = ManualTimers(clock, geometry=geometry)
+    lateness_ns: list[int] = []
+
+    def note(deadline_ns: int) -> None:
+        lateness_ns.append(clock.monotonic_ns() - deadline_ns)
+
+    for delay, pause in steps:
+        handle = timers.after(delay, note)
+        handle.args = (handle._deadline_ns,)
+        timers.advance(pause)
+    timers.advance(200)
+    assert len(lateness_ns) == len(steps)
+    assert all(0 <= late <= geometry.tick_ns for late in lateness_ns)
+
+
+# -- coming again
+
+
+def test_every_keeps_to_its_grid_without_drift(recorder: Recorder) -> None:
+    def slow() -> None:
+        recorder.note("run")
+        recorder.clock.advance(0.3)
+
+    recorder.timers.every(1, slow, times=4)
+    recorder.timers.advance(10)
+    assert [when for _, when in recorder.ran] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_every_with_fixed_delay_waits_after_each_run(recorder: Recorder) -> None:
+    def slow() -> None:
+        recorder.note("run")
+        recorder.clock.advance(0.25)
+
+    recorder.timers.every(1, slow, times=3, mode="delay")
+    recorder.timers.advance(10)
+    assert [when for _, when in recorder.ran] == [1.0, 2.25, 3.5]
+
+
+def test_every_goes_on_for_ever_unless_told(recorder: Recorder) -> None:
+    handle = recorder.timers.every("1m", recorder.note, "run")
+    recorder.timers.advance("1d")
+    assert handle.count == len(recorder.ran) == 24 * 60
+    assert handle.pending
+
+
+def test_a_held_up_timer_runs_once_and_counts_what_it_missed(recorder: Recorder) -> None:
+    handle = recorder.timers.every(1, recorder.note, "run")
+    recorder.clock.advance(1000.5)
+    recorder.timers.run_due()
+    assert len(recorder.ran) == 1
+    assert handle.missed == 999
+    recorder.timers.advance(1)
+    assert recorder.ran[-1] == ("run", 1001.0), "still on the grid"
+
+
+def test_phase_puts_all_on_one_grid_whenever_they_were_started(recorder: Recorder) -> None:
+    recorder.timers.advance(3.7)
+    recorder.timers.every(10, recorder.note, "a", phase=2, times=2)
+    recorder.timers.advance(4)
+    recorder.timers.every(10, recorder.note, "b", phase=2, times=1)
+    recorder.timers.advance(30)
+    assert recorder.ran == [("a", 12.0), ("b", 12.0), ("a", 22.0)]
+
+
+def test_jitter_spreads_timers_started_together() -> None:
+    recorder = Recorder(chance=Random(1))
+    for number in range(100):
+        recorder.timers.every(60, recorder.note, number, jitter=30, times=2)
+    recorder.timers.advance(200)
+    first = dict(reversed(recorder.ran))
+    assert len({round(when) for when in first.values()}) > 20
+    assert all(60 <= when <= 90.001 for when in first.values())
+    later = dict(recorder.ran)
+    assert all(abs(later[number] - first[number] - 60) <= 0.001 for number in first), "each keeps its own grid"
+
+
+@pytest.mark.parametrize("bad", [{"times": 0}, {"times": -2}, {"times": 1.0}, {"times": True}, {"mode": "sometimes"}])
+def test_an_impossible_repetition_is_refused(recorder: Recorder, bad: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSchedule):
+        recorder.timers.every(1, recorder.note, **bad)
+    with pytest.raises(InvalidSchedule, match="would never let anything else run"):
+        recorder.timers.every(0, recorder.note)
+    assert len(recorder.timers) == 0
+
+
+# -- cancelling, touching, asking
+
+
+def test_cancel_by_handle_and_by_key(recorder: Recorder) -> None:
+    by_handle = recorder.timers.after(1, recorder.note, "a")
+    recorder.timers.after(1, recorder.note, "b", key="b")
+    assert recorder.timers.cancel(by_handle)
+    assert recorder.timers.cancel("b")
+    assert not recorder.timers.cancel("b")
+    assert not by_handle.cancel()
+    assert by_handle.cancelled
+    recorder.timers.advance(5)
+    assert recorder.ran == []
+
+
+def test_cancel_after_the_run_says_too_late(recorder: Recorder) -> None:
+    handle = recorder.timers.after(1, recorder.note, "a")
+    recorder.timers.advance(1)
+    assert not handle.cancel()
+
+
+def test_a_timer_of_another_set_is_unknown(recorder: Recorder) -> None:
+    other = Recorder()
+    handle = other.timers.after(1, other.note, "a")
+    assert not recorder.timers.cancel(handle)
+    assert not recorder.timers.touch(handle)
+    assert handle.pending
+
+
+def test_touch_lets_a_timer_wait_anew(recorder: Recorder) -> None:
+    handle = recorder.timers.after(10, recorder.note, "idle", key="connection")
+    recorder.timers.advance(9)
+    assert recorder.timers.touch("connection")
+    recorder.timers.advance(9)
+    assert handle.touch(2)
+    recorder.timers.advance(60)
+    assert recorder.ran == [("idle", 20.0)]
+
+
+def test_touch_runs_a_timer_that_is_over_again_but_not_a_cancelled_one(recorder: Recorder) -> None:
+    handle = recorder.timers.after(1, recorder.note, "a", key="k")
+    recorder.timers.advance(1)
+    assert handle.touch(1)
+    assert recorder.timers.get("k") is handle
+    recorder.timers.advance(1)
+    assert recorder.ran == [("a", 1.0), ("a", 2.0)]
+    other = recorder.timers.after(1, recorder.note, "b")
+    other.cancel()
+    assert not other.touch()
+
+
+def test_a_key_is_unique_unless_it_is_to_replace(recorder: Recorder) -> None:
+    first = recorder.timers.after(1, recorder.note, "first", key="k")
+    with pytest.raises(DuplicateKey):
+        recorder.timers.after(2, recorder.note, "second", key="k")
+    third = recorder.timers.after(3, recorder.note, "third", key="k", replace=True)
+    assert first.cancelled
+    assert recorder.timers.get("k") is third
+    recorder.timers.advance(5)
+    assert recorder.ran == [("third", 3.0)]
+    assert recorder.timers.get("k") is None
+
+
+def test_a_group_is_cancelled_at_once(recorder: Recorder) -> None:
+    for number in range(5):
+        recorder.timers.after(1, recorder.note, number, group="player 1" if number % 2 else "player 2")
+    assert recorder.timers.cancel_group("player 1") == 2
+    assert recorder.timers.cancel_group("player 1") == 0
+    recorder.timers.advance(1)
+    assert [what for what, _ in recorder.ran] == [0, 2, 4]
+
+
+def test_the_sets_own_job_runs_with_the_key_and_a_timers_own_wins() -> None:
+    ran: list[Any] = []
+    timers = ManualTimers(job=ran.append)
+    timers.after(1, key="k")
+    timers.after(2, ran.append, "own", key="l")
+    timers.advance(2)
+    assert ran == ["k", "own"]
+
+
+def test_a_timer_with_nothing_to_run_is_refused(recorder: Recorder) -> None:
+    with pytest.raises(MissingCallback, match="job="):
+        recorder.timers.after(1, key="k")
+    with pytest.raises(MissingCallback, match="cannot be called"):
+        recorder.timers.after(1, "not a function")  # type: ignore[arg-type]
+    assert recorder.timers.get("k") is None
+
+
+def test_bad_delays_change_nothing(recorder: Recorder) -> None:
+    for delay in (-1, "soon", float("nan"), None, True):
+        with pytest.raises(InvalidDuration):
+            recorder.timers.after(delay, recorder.note, key="k")  # type: ignore[arg-type]
+    assert len(recorder.timers) == 0
+    assert recorder.timers.get("k") is None
+
+
+def test_more_timers_than_allowed_are_refused() -> None:
+    timers = ManualTimers(pending_max=2)
+    first = timers.after(1, print)
+    timers.after(1, print)
+    with pytest.raises(TooManyTimers, match="2 timers are pending"):
+        timers.after(1, print)
+    first.cancel()
+    timers.after(1, print)
+
+
+# -- from inside callbacks
+
+
+def test_a_raising_callback_harms_no_other(recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise ValueError("broken")
+
+    recorder.timers.after(1, fail)
+    recorder.timers.after(1, recorder.note, "after it")
+    again = recorder.timers.every(1, fail)
+    recorder.timers.advance(3)
+    assert recorder.ran == [("after it", 1.0)]
+    assert again.count == 3
+    assert len(caplog.records) == 4
+    assert "fail" in caplog.text
+    assert "ValueError: broken" in caplog.text
+
+
+def test_on_error_is_told_what_was_raised() -> None:
+    told: list[tuple[TimerHandle, BaseException]] = []
+    timers = ManualTimers(on_error=lambda handle, error: told.append((handle, error)))
+    handle = timers.after(1, lambda: 1 / 0)
+    timers.advance(1)
+    ((who, what),) = told
+    assert who is handle
+    assert isinstance(what, ZeroDivisionError)
+
+
+def test_callbacks_may_start_stop_and_touch_timers(recorder: Recorder) -> None:
+    victim = recorder.timers.after(1, recorder.note, "victim")
+
+    def meddle() -> None:
+        recorder.note("meddle")
+        assert victim.cancel(), "due in the same tick, but not yet run"
+        recorder.timers.after(0, recorder.note, "at once")
+        me.touch(1) if len(recorder.ran) == 1 else None
+
+    victim.touch(1)
+    me = recorder.timers.after(1, meddle)
+    victim.touch(1)  # behind the meddler
+    recorder.timers.advance(1.5)
+    assert recorder.ran == [("meddle", 1.0), ("at once", 1.001)]
+    assert me.pending
+
+
+def test_a_periodic_timer_may_cancel_itself(recorder: Recorder) -> None:
+    def once() -> None:
+        recorder.note("run")
+        assert handle.cancel()
+
+    handle = recorder.timers.every(1, once)
+    recorder.timers.advance(5)
+    assert recorder.ran == [("run", 1.0)]
+    assert len(recorder.timers) == 0
+
+
+# -- time of its own
+
+
+def test_pause_keeps_what_is_left(recorder: Recorder) -> None:
+    recorder.timers.after(10, recorder.note, "buff is over")
+    recorder.timers.advance(4)
+    recorder.timers.pause()
+    recorder.timers.advance(100)
+    assert recorder.timers.paused
+    assert recorder.ran == []
+    recorder.timers.resume()
+    recorder.timers.advance(6)
+    assert recorder.ran == [("buff is over", 110.0)]
+
+
+def test_speed_makes_time_go_faster_and_slower(recorder: Recorder) -> None:
+    recorder.timers.after(10, recorder.note, "a")
+    recorder.timers.after(30, recorder.note, "b")
+    recorder.timers.speed = 2
+    recorder.timers.advance(5)
+    recorder.timers.speed = 0.5
+    recorder.timers.advance(40)
+    assert recorder.ran == [("a", 5.0), ("b", 45.0)]
+
+
+@pytest.mark.parametrize("speed", [0, -1, 1e6, float("nan")])
+def test_an_impossible_speed_is_refused(recorder: Recorder, speed: float) -> None:
+    with pytest.raises(InvalidSchedule, match="to stop time, pause"):
+        recorder.timers.speed = speed
+    assert recorder.timers.speed == 1.0
+
+
+def test_a_year_of_a_million_runs_takes_no_time(recorder: Recorder) -> None:
+    handle = recorder.timers.every("1h", lambda: None)
+    recorder.timers.advance("365d")
+    assert handle.count == 365 * 24
+
+
+def test_advance_to_next_jumps_over_emptiness(recorder: Recorder) -> None:
+    recorder.timers.after("30d", recorder.note, "order cancelled")
+    assert recorder.timers.advance_to_next()
+    assert recorder.ran == [("order cancelled", 30 * 86_400.0)]
+    assert not recorder.timers.advance_to_next()
+
+
+# -- stopping
+
+
+def test_stop_hands_back_what_is_left_by_due_time(recorder: Recorder) -> None:
+    late = recorder.timers.after(2, recorder.note, "late")
+    early = recorder.timers.after(1, recorder.note, "early", key="k")
+    assert recorder.timers.running
+    assert recorder.timers.stop() == [early, late]
+    assert recorder.timers.stop() == []
+    assert not recorder.timers.running
+    assert early.cancelled
+    assert (len(recorder.timers), recorder.timers.get("k")) == (0, None)
+    for attempt in (recorder.timers.after, recorder.timers.every):
+        with pytest.raises(TimersStopped, match="make a new"):
+            attempt(1, recorder.note)
+    recorder.timers.advance(10)
+    assert recorder.ran == []
+
+
+def test_leaving_the_block_stops() -> None:
+    with ManualTimers() as timers:
+        handle = timers.after(1, print)
+    assert handle.cancelled
