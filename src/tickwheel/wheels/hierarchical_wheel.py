@@ -55,7 +55,7 @@ class HierarchicalWheel(Scheme):
         self._levels: list[Level] = []
         self._overflow = Overflow(self._serial, self._geometry.span)
         self._cascaded: i64 = 0
-        self._add_level()
+        self._recent = self._add_level()  # where the last timer was placed: the next one is often alike
 
     @property
     def geometry(self) -> Geometry:
@@ -72,8 +72,12 @@ class HierarchicalWheel(Scheme):
 
     def _slot(self, due: i64) -> Slot:
         """Return the slot for a due tick: on the lowest dial that shows it."""
+        level = self._recent
+        if level.begin <= due < level.end:
+            return level.slot(due)
         for level in self._levels:
             if due < level.end:
+                self._recent = level
                 return level.slot(due)
         while len(self._levels) < len(self._geometry.dials):
             level = self._add_level()
@@ -84,7 +88,8 @@ class HierarchicalWheel(Scheme):
     def _add_level(self) -> Level:
         number = len(self._levels)
         dial = self._geometry.dials[number]
-        level = Level(self._serial, number, dial.tick, dial.slots, self._now)
+        begin = self._levels[number - 1].end if number else 0
+        level = Level(self._serial, number, dial.tick, dial.slots, self._now, begin)
         if len(self._levels) > number:
             return self._levels[number]  # made by a finalizer that ran while we were making it
         self._levels.append(level)
@@ -118,18 +123,29 @@ class HierarchicalWheel(Scheme):
                 break
             self._enter(start, number)
         self._now = to
-        for level in self._levels:
-            if to < level.end:
-                break
-            level.show(to)
+        number = 0
+        while number < len(self._levels) and to >= self._levels[number].end:
+            number += 1
+        self._show(to, number)
         return False
+
+    def _show(self, tick: i64, number: i64) -> None:
+        """Turn the lowest dials, empty as they are, to the turn that a tick is in."""
+        below: i64 = 0
+        while below < number:
+            level = self._levels[below]
+            level.show(tick)
+            below += 1
+            if below < len(self._levels):
+                self._levels[below].begin = level.end
 
     def _next_above(self) -> tuple[i64, i64]:
         """Find the first occupied slot above the lowest dial: its level, and the tick it begins at (or -1)."""
         number: i64 = 1
         count: i64 = len(self._levels)
         while number < count:
-            start = self._levels[number].next_start(self._levels[number - 1].end)
+            level = self._levels[number]
+            start = level.next_start(level.begin)
             if start >= 0:
                 return number, start
             number += 1
@@ -138,18 +154,14 @@ class HierarchicalWheel(Scheme):
     def _enter(self, start: i64, number: i64) -> None:
         """Let the dials below a level begin a turn, and cascade to them what is due in it."""
         self._now = start - 1  # about to stand on `start`
-        below: i64 = 0
-        while below < number:
-            self._levels[below].show(start)
-            below += 1
+        self._show(start, number)
         if number == len(self._levels):
             slot = self._overflow.take(start)
             self._cascade(slot)
             slot.dissolve()
             return
         level = self._levels[number]
-        end = self._levels[number - 1].end
-        while 0 <= start < end:
+        while 0 <= start < level.begin:
             index = level.index(start)
             passed = level.slots[index]
             if passed is not None and passed.count:
@@ -190,6 +202,7 @@ class HierarchicalWheel(Scheme):
         for level in self._levels if not self._closed else []:
             expect(level.base % level.span == 0, f"level {level.number} begins at {level.base}")
             expect(level.base <= self._now < level.end, f"level {level.number} does not show tick {self._now}")
+            expect(level.begin in (0, shown), f"level {level.number} begins at {level.begin}, not {shown}")
             for index, slot in enumerate(level.slots):
                 held = 0 if slot is None else slot.count
                 expect(level.occupied.has(index) == (held > 0), f"level {level.number}, slot {index}: bitmap is wrong")

@@ -1,7 +1,8 @@
 """One dial of the hierarchical wheel, and what lies beyond the last.
 
 A dial always shows one turn, from `base` up to `end`, the turn the hand is in. So a due tick
-belongs on the dial if it is below `end`, and its slot is a subtraction and a division away:
+belongs on the dial if it is below `end` and not on a dial below, and its slot is a subtraction and a
+division away:
 
     60 slots of 1 min, base 00:00, end 01:00          due 00:17:25 -> slot 17
                                                       due 01:02:00 -> not on this dial yet
@@ -31,12 +32,13 @@ STALE_TURNS_MAX: Final = 64
 class Level:
     """A dial."""
 
-    def __init__(self, owner: i64, number: i64, tick: i64, slots: i64, now: i64) -> None:
+    def __init__(self, owner: i64, number: i64, tick: i64, slots: i64, now: i64, begin: i64) -> None:
         self.owner = owner
         self.number = number
         self.tick = tick
         self.span: i64 = tick * slots
         self.scale, self.shift = reciprocal(tick, self.span)
+        self.begin = begin  # the end of the dial below: what is due before that belongs there
         self.base: i64 = now // self.span * self.span
         self.end: i64 = self.base + self.span
         self.slots: list[Slot | None] = [None] * int(slots)
