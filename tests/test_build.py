@@ -16,6 +16,7 @@ ROOMS = [
     "tickwheel.clock",
     "tickwheel.durations",
     "tickwheel.errors",
+    "tickwheel.recipes",
     "tickwheel.timers",
     "tickwheel.wheels",
 ]

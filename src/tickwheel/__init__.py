@@ -10,14 +10,19 @@ True
 from tickwheel import build, wheels  # build comes first: it decides which wheels are loaded
 from tickwheel.clock import Clock, SystemClock, VirtualClock
 from tickwheel.errors import TickwheelError
+from tickwheel.recipes import AsyncDelayQueue, DelayQueue, IdleTimeouts, TTLCache
 from tickwheel.timers import AsyncTimers, ManualTimers, TimerHandle, Timers, default_timers
 
 __all__ = [
     "COMPILED",
+    "AsyncDelayQueue",
     "AsyncTimers",
     "Clock",
+    "DelayQueue",
+    "IdleTimeouts",
     "ManualTimers",
     "SystemClock",
+    "TTLCache",
     "TickwheelError",
     "TimerHandle",
     "Timers",

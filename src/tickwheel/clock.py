@@ -36,13 +36,9 @@ class SystemClock:
 
     __slots__ = ()
 
-    def monotonic_ns(self) -> int:
-        """Time since the machine was started, or thereabouts."""
-        return time.monotonic_ns()
-
-    def time_ns(self) -> int:
-        """Time of day."""
-        return time.time_ns()
+    # The functions themselves, so that reading the clock costs no call in between.
+    monotonic_ns = staticmethod(time.monotonic_ns)
+    time_ns = staticmethod(time.time_ns)
 
 
 class VirtualClock:

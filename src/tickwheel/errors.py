@@ -17,6 +17,7 @@ __all__ = [
     "DuplicateKey",
     "ForeignTimer",
     "HandMovedBack",
+    "InvalidCache",
     "InvalidDuration",
     "InvalidGeometry",
     "InvalidLimit",
@@ -40,6 +41,10 @@ class TickwheelError(Exception):
 
 class InvalidGeometry(TickwheelError, ValueError):
     """These levels cannot form a wheel."""
+
+
+class InvalidCache(TickwheelError, ValueError):
+    """No cache can be like that."""
 
 
 class InvalidDuration(TickwheelError, ValueError):
