@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py)) $(wildcard src/native/*.h)
 
 # Interpreters besides $(PYTHON) that the core must work on.
-VERSIONS ?= python3.12 python3.13
+VERSIONS ?= 3.12 3.13
 
 .PHONY: run test check lint types rooms fuzz versions bench clean
 
@@ -35,12 +35,12 @@ fuzz: $(STAMP)  ## look for new counterexamples, for as long as it takes
 versions: $(VERSIONS:%=version-%)  ## install the built package on other interpreters and test the wheels there
 
 version-%:
-	@if command -v $* >/dev/null && $* -c 'import venv' 2>/dev/null; then \
-	  set -e; rm -rf build/$*; $* -m venv build/$*; \
-	  build/$*/bin/pip install --quiet --disable-pip-version-check . hypothesis pytest; \
-	  build/$*/bin/python -c "import tickwheel; print('$*:', 'compiled' if tickwheel.COMPILED else 'interpreted')"; \
-	  build/$*/bin/python -m pytest -q tests/test_build.py tests/wheels; \
-	else echo "$*: not on this machine, NOT TESTED"; fi
+	@if python="$$(tools/find-python $*)"; then \
+	  set -e; rm -rf build/$*; "$$python" -m venv build/$*; \
+	  build/$*/bin/pip install --quiet --disable-pip-version-check . hypothesis pytest uvloop; \
+	  build/$*/bin/python -c "import tickwheel; print('Python $*:', 'compiled' if tickwheel.COMPILED else 'interpreted')"; \
+	  build/$*/bin/python -m pytest -q tests/test_build.py tests/wheels tests/timers tests/recipes; \
+	else echo "Python $* is not on this machine: NOT TESTED"; fi
 
 bench: $(STAMP)  ## ratios against peers, tables and plots in bench/results
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'

@@ -32,7 +32,8 @@ def document(run: Run, options: Options) -> dict[str, Any]:
     """Write everything down in what JSON can hold."""
     return {
         "environment": _environment(),
-        "options": {**asdict(options), "folder": str(options.folder)},
+        # Where the files went is nobody's concern but the caller's.
+        "options": {name: value for name, value in asdict(options).items() if name != "folder"},
         "figures": [
             {**asdict(cell), "median": run.median(cell), "samples": figures, "unit": WORKLOADS[cell.workload].unit}
             for cell, figures in run.figures.items()

@@ -1,0 +1,200 @@
+"""`EventLoop`: CPython's own tests, and what is ours alone."""
+
+import asyncio
+import importlib.util
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tickwheel import AsyncTimers, VirtualClock, aio
+
+REPOSITORY = Path(__file__).parents[2]
+CPYTHON_MODULES = [
+    "loop",
+    "test_locks",
+    "test_queues",
+    "test_runners",
+    "test_sock_lowlevel",
+    "test_streams",
+    "test_taskgroups",
+    "test_tasks",
+    "test_timeouts",
+    "test_waitfor",
+]
+
+
+@pytest.mark.parametrize("module", CPYTHON_MODULES)
+def test_cpythons_own_tests_pass(module: str) -> None:
+    if importlib.util.find_spec("test") is None or importlib.util.find_spec("test.test_asyncio") is None:
+        pytest.skip(f"{sys.executable} was installed without its test package")
+    command = [sys.executable, "-W", "ignore", "-m", "tests.timers.cpython_suite", module]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert "\nOK" in done.stderr
+    assert "Ran 0 tests" not in done.stderr
+
+
+@pytest.fixture
+def loop() -> Any:
+    loop = aio.EventLoop()
+    yield loop
+    loop.close()
+
+
+def test_timers_run_by_when_though_they_share_a_tick(loop: Any) -> None:
+    ran: list[str] = []
+    start = loop.time() + 0.01
+    for name, offset in (("c", 0.0003), ("a", 0.0), ("b", 0.0002), ("d", 0.0003)):
+        loop.call_at(start + offset, ran.append, name)
+    loop.call_at(start + 0.002, loop.stop)
+    loop.run_forever()
+    assert ran == ["a", "b", "c", "d"]
+
+
+def test_no_timer_is_early(loop: Any) -> None:
+    early: list[float] = []
+    deadlines = [loop.time() + index / 5000 for index in range(1000)]
+
+    def note(deadline: float) -> None:
+        early.extend([deadline - loop.time()] if loop.time() < deadline - loop._clock_resolution else [])
+
+    for deadline in deadlines:
+        loop.call_at(deadline, note, deadline)
+    loop.call_at(deadlines[-1] + 0.01, loop.stop)
+    loop.run_forever()
+    assert early == []
+    assert len(loop._wheel) == 0
+
+
+def test_cancelled_timers_leave_at_once_and_the_heap_holds_one(loop: Any) -> None:
+    handles = [loop.call_later(60 + index, print) for index in range(1000)]
+    assert len(loop._wheel) == 1000
+    assert len(loop._scheduled) == 1
+    for handle in handles:
+        assert not handle.cancelled()
+        handle.cancel()
+        handle.cancel()
+        assert handle.cancelled()
+    assert len(loop._wheel) == 0
+
+
+def test_a_handle_is_a_standard_one(loop: Any) -> None:
+    when = loop.time() + 5
+    handle = loop.call_at(when, print)
+    assert isinstance(handle, asyncio.TimerHandle)
+    assert handle.when() == when
+    assert handle < loop.call_at(when + 1, print)
+
+
+def test_a_timer_at_infinity_or_in_the_past_is_no_trouble(loop: Any) -> None:
+    never = loop.call_at(math.inf, print)
+    ran: list[str] = []
+    loop.call_at(loop.time() - 100, ran.append, "past")
+    loop.call_later(0.01, loop.stop)
+    loop.run_forever()
+    assert ran == ["past"]
+    never.cancel()
+    with pytest.raises(TypeError):
+        loop.call_at(None, print)
+
+
+def test_a_callback_cancelled_in_the_same_tick_does_not_run(loop: Any) -> None:
+    ran: list[str] = []
+    when = loop.time() + 0.01
+
+    def cancel() -> None:
+        victim.cancel()
+
+    loop.call_at(when, cancel)
+    victim: asyncio.TimerHandle = loop.call_at(when, ran.append, "victim")
+    loop.call_at(when + 0.01, loop.stop)
+    loop.run_forever()
+    assert ran == []
+
+
+def test_a_sentinel_that_comes_a_moment_too_soon_is_set_again(loop: Any) -> None:
+    ran: list[str] = []
+    loop.call_later(0.02, ran.append, "in time")
+    loop._sentinel._run()  # as when the clock passes it between two looks at the time
+    assert ran == []
+    assert not loop._sentinel.cancelled()
+    loop.call_later(0.03, loop.stop)
+    loop.run_forever()
+    assert ran == ["in time"]
+
+
+def test_closing_forgets_what_was_pending() -> None:
+    loop = aio.EventLoop()
+    handle = loop.call_later(60, print)
+    loop.close()
+    loop.close()
+    handle.cancel()
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.call_later(1, print)
+
+
+# -- virtual time
+
+
+def virtually(main: Any) -> tuple[Any, float]:
+    """Run a coroutine on virtual time; return its result and how long it took by the clock."""
+    clock = VirtualClock()
+    with asyncio.Runner(loop_factory=lambda: aio.EventLoop(clock=clock)) as runner:
+        return runner.run(main), clock.monotonic_ns() / 1e9
+
+
+def test_a_year_passes_in_a_moment() -> None:
+    async def main() -> list[str]:
+        story: list[str] = []
+
+        async def every(days: int, name: str) -> None:
+            while True:
+                await asyncio.sleep(days * 86_400)
+                story.append(name)
+
+        tasks = [asyncio.create_task(every(30, "month")), asyncio.create_task(every(365, "year"))]
+        await asyncio.wait(tasks, timeout=365.5 * 86_400)
+        for task in tasks:
+            task.cancel()
+        return story
+
+    (story, seconds), (again, _) = virtually(main()), virtually(main())
+    assert story == ["month"] * 12 + ["year"]
+    assert story == again, "the same every time"
+    assert seconds == pytest.approx(365.5 * 86_400, abs=0.01)
+
+
+def test_async_timers_follow_the_loop_into_virtual_time() -> None:
+    async def main() -> int:
+        async with AsyncTimers() as timers:
+            handle = timers.every("1h", lambda: None)
+            await asyncio.sleep(86_400.5)
+            return handle.count
+
+    count, _ = virtually(main())
+    assert count == 24
+
+
+def test_real_sockets_work_beside_virtual_time() -> None:
+    async def main() -> bytes:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(await reader.readline())
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(b"hello\n")
+            echoed = await reader.readline()
+            writer.close()
+            await asyncio.sleep(3600)
+        return echoed
+
+    echoed, seconds = virtually(main())
+    assert echoed == b"hello\n"
+    assert seconds >= 3600
