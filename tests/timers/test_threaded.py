@@ -249,9 +249,10 @@ def test_the_interpreter_exits_with_timers_pending() -> None:
 
 def test_a_forked_child_begins_without_the_parents_timers() -> None:
     script = """
-        import os, threading
+        import os, threading, warnings
         from tickwheel import Timers
 
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of just what is tried here
         timers, fired = Timers(), threading.Event()
         timers.after(0.2, fired.set, key="parent")
         child = os.fork()
