@@ -9,7 +9,8 @@ what to do:
     tickwheel.errors.NotWholeTicks: delay must be a whole number of ticks, not 1.5 (float); ...
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from difflib import get_close_matches
 
 __all__ = [
     "BrokenWheel",
@@ -31,6 +32,7 @@ __all__ = [
     "TimerStopped",
     "TimersStopped",
     "TooManyTimers",
+    "UnknownOption",
     "WheelClosed",
 ]
 
@@ -185,6 +187,17 @@ class TooManyTimers(TickwheelError, RuntimeError):
     def __init__(self, pending_max: int) -> None:
         self.pending_max = pending_max
         super().__init__(f"{pending_max} timers are pending; cancel what is not needed, or raise pending_max")
+
+
+class UnknownOption(TickwheelError, TypeError):
+    """There is no option of this name."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        self.known = known
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        super().__init__(f"there is no option {name!r}; {hint}")
 
 
 class BrokenWheel(TickwheelError, AssertionError):

@@ -16,6 +16,7 @@ from tickwheel.errors import (
     MissingCallback,
     TimersStopped,
     TooManyTimers,
+    UnknownOption,
 )
 from tickwheel.wheels import DEFAULT, GAME, Geometry
 
@@ -260,6 +261,13 @@ def test_more_timers_than_allowed_are_refused() -> None:
         timers.after(1, print)
     first.cancel()
     timers.after(1, print)
+
+
+def test_an_unknown_option_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(UnknownOption, match="did you mean 'on_error'"):
+        ManualTimers(on_errors=print)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="there is no option 'colour'; there are geometry"):
+        ManualTimers(colour="red")  # type: ignore[call-arg]
 
 
 # -- from inside callbacks

@@ -11,15 +11,11 @@ happens in order, on the caller's thread:
     an hour is over
 """
 
-from collections.abc import Callable
-from random import Random
-from typing import Any
+from typing import Unpack
 
 from tickwheel.clock import VirtualClock
 from tickwheel.durations import Duration, to_ns
-from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.timer_set import PENDING_MAX, TimerSet
-from tickwheel.wheels import BINARY, Geometry
+from tickwheel.timers.timer_set import Options, TimerSet
 
 __all__ = ["ManualTimers"]
 
@@ -29,24 +25,8 @@ class ManualTimers(TimerSet):
 
     _clock: VirtualClock
 
-    def __init__(
-        self,
-        clock: VirtualClock | None = None,
-        *,
-        geometry: Geometry = BINARY,
-        job: Callable[[Any], object] | None = None,
-        on_error: Callable[[TimerHandle, BaseException], object] | None = None,
-        pending_max: int = PENDING_MAX,
-        chance: Random | None = None,
-    ) -> None:
-        super().__init__(
-            clock=clock or VirtualClock(),
-            geometry=geometry,
-            job=job,
-            on_error=on_error,
-            pending_max=pending_max,
-            chance=chance,
-        )
+    def __init__(self, clock: VirtualClock | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(clock or VirtualClock(), **options)
 
     @property
     def running(self) -> bool:

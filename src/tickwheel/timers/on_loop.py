@@ -9,14 +9,12 @@ However many timers there are, the loop holds one: a call at the moment the whee
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from random import Random
-from typing import Any, Self
+from collections.abc import Coroutine
+from typing import Any, Self, Unpack
 
-from tickwheel.durations import Duration
 from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.timer_set import PENDING_MAX, TimerSet
-from tickwheel.wheels import BINARY, TICK_MAX, Geometry
+from tickwheel.timers.timer_set import Options, TimerSet
+from tickwheel.wheels import TICK_MAX
 
 __all__ = ["AsyncTimers"]
 
@@ -39,27 +37,9 @@ class LoopClock:
 class AsyncTimers(TimerSet):
     """Timers for the loop they were made on; to be used from its thread only."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop | None = None,
-        *,
-        geometry: Geometry = BINARY,
-        job: Callable[[Any], object] | None = None,
-        on_error: Callable[[TimerHandle, BaseException], object] | None = None,
-        slow: Duration = 0.1,
-        pending_max: int = PENDING_MAX,
-        chance: Random | None = None,
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None, **options: Unpack[Options]) -> None:
         self._loop = loop or asyncio.get_running_loop()
-        super().__init__(
-            clock=LoopClock(self._loop),
-            geometry=geometry,
-            job=job,
-            on_error=on_error,
-            slow=slow,
-            pending_max=pending_max,
-            chance=chance,
-        )
+        super().__init__(LoopClock(self._loop), **options)
         self._call: asyncio.TimerHandle | None = None
         self._call_tick = TICK_MAX
         self._tasks: set[asyncio.Task[None]] = set()

@@ -14,18 +14,15 @@ while nothing is pending it does not wake at all.
 import atexit
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import Executor
-from random import Random
-from typing import Any, Final, Self
+from typing import Final, Self, Unpack
 from weakref import WeakSet
 
 from tickwheel.clock import Clock, SystemClock
-from tickwheel.durations import Duration
 from tickwheel.errors import TimersStopped
 from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.timer_set import PENDING_MAX, TimerSet, log
-from tickwheel.wheels import BINARY, TICK_MAX, Geometry, HierarchicalWheel
+from tickwheel.timers.timer_set import Options, TimerSet, log
+from tickwheel.wheels import TICK_MAX, HierarchicalWheel
 
 __all__ = ["Timers", "default_timers"]
 
@@ -39,26 +36,9 @@ class Timers(TimerSet):
     """Timers for any thread; callbacks run on the wheel's thread, or in an executor."""
 
     def __init__(
-        self,
-        *,
-        clock: Clock | None = None,
-        geometry: Geometry = BINARY,
-        job: Callable[[Any], object] | None = None,
-        executor: Executor | None = None,
-        on_error: Callable[[TimerHandle, BaseException], object] | None = None,
-        slow: Duration = 0.1,
-        pending_max: int = PENDING_MAX,
-        chance: Random | None = None,
+        self, *, clock: Clock | None = None, executor: Executor | None = None, **options: Unpack[Options]
     ) -> None:
-        super().__init__(
-            clock=clock or SystemClock(),
-            geometry=geometry,
-            job=job,
-            on_error=on_error,
-            slow=slow,
-            pending_max=pending_max,
-            chance=chance,
-        )
+        super().__init__(clock or SystemClock(), **options)
         self._executor = executor
         self._condition = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None

@@ -15,58 +15,61 @@ import logging
 import threading
 from collections.abc import Callable, Hashable
 from random import Random
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypedDict, Unpack
 from weakref import ref
 
 from tickwheel.clock import Clock
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import DuplicateKey, InvalidSchedule, MissingCallback, TimersStopped, TooManyTimers
+from tickwheel.errors import DuplicateKey, InvalidSchedule, MissingCallback, TimersStopped, TooManyTimers, UnknownOption
 from tickwheel.timers.handle import TimerHandle
+from tickwheel.timers.own_time import OwnTime
 from tickwheel.wheels import BINARY, TICK_MAX, Geometry, HierarchicalWheel, Stats
 
-__all__ = ["TimerSet"]
+__all__ = ["Options", "TimerSet"]
 
 # How many due timers are taken from the wheel at once. Large enough that the lock is not what costs, small
 # enough that others get it after a millisecond even when a machine wakes up to a million overdue timers.
 BATCH_MAX: Final = 1000
+
+SLOW_SECONDS: Final = 0.1  # how long a callback may hold up the others before it is named
 
 PENDING_MAX: Final = 10_000_000  # about a gigabyte; beyond this a program is leaking timers
 
 log = logging.getLogger("tickwheel.timers")
 
 
+class Options(TypedDict, total=False):
+    """What every set can be told when it is made."""
+
+    geometry: Geometry  # the dials; the first one's tick is how exact timers are
+    job: Callable[[Any], object]  # what to run for timers that bring only a key
+    on_error: Callable[[TimerHandle, BaseException], object]  # told what a callback raised, instead of the log
+    slow: Duration  # a callback that takes longer is named in a warning
+    pending_max: int  # more timers than this are refused
+    chance: Random  # where jitter comes from
+
+
 class TimerSet:
     """The verbs all drivers share."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        geometry: Geometry = BINARY,
-        job: Callable[[Any], object] | None = None,
-        on_error: Callable[[TimerHandle, BaseException], object] | None = None,
-        slow: Duration = 0.1,
-        pending_max: int = PENDING_MAX,
-        chance: Random | None = None,
-    ) -> None:
+    def __init__(self, clock: Clock, **options: Unpack[Options]) -> None:
+        for name in options.keys() - Options.__annotations__.keys():
+            raise UnknownOption(name, list(Options.__annotations__))
+        geometry = options.get("geometry", BINARY)
         self._clock = clock
+        self._time = OwnTime(clock)
         self._tick_ns = geometry.tick_ns
         self._wheel = HierarchicalWheel(geometry)
         self._lock = threading.RLock()
-        self._job = job
-        self._on_error = on_error
-        self._slow_ns = to_ns(slow)
-        self._pending_max = pending_max
-        self._chance = chance or Random()  # noqa: S311 - spreads timers, keeps no secrets
+        self._job = options.get("job")
+        self._on_error = options.get("on_error")
+        self._slow_ns = to_ns(options.get("slow", SLOW_SECONDS))
+        self._pending_max = options.get("pending_max", PENDING_MAX)
+        self._chance = options.get("chance") or Random()  # noqa: S311 - spreads timers, keeps no secrets
         self._self = ref(self)
         self._by_key: dict[Hashable, TimerHandle] = {}
         self._by_group: dict[Hashable, dict[TimerHandle, None]] = {}
         self._stopped = False
-        # The set's own time: it stood at `_own_anchor_ns` when the clock stood at `_anchor_ns`.
-        self._anchor_ns = clock.monotonic_ns()
-        self._own_anchor_ns = 0
-        self._speed = 1.0
-        self._paused = False
 
     # -- starting
 
@@ -257,54 +260,39 @@ class TimerSet:
 
     def own_ns(self) -> int:
         """Read the time the timers go by: the clock's since the set was made, less pauses, times its speed."""
-        if self._paused:
-            return self._own_anchor_ns
-        passed_ns = self._clock.monotonic_ns() - self._anchor_ns
-        return self._own_anchor_ns + (passed_ns if self._speed == 1.0 else int(passed_ns * self._speed))
+        return self._time.now_ns()
 
     def pause(self) -> None:
         """Let time stand still; timers keep what they have left."""
         with self._lock:
-            self._anchor()
-            self._paused = True
+            self._time.set_paused(paused=True)
 
     def resume(self) -> None:
         """Let time go on."""
         with self._lock:
-            self._anchor()
-            self._paused = False
+            self._time.set_paused(paused=False)
             self._wake(0)
 
     @property
     def paused(self) -> bool:
         """Whether time stands still."""
-        return self._paused
+        return self._time.paused
 
     @property
     def speed(self) -> float:
         """How fast time goes by: 2.0 is twice as fast as the clock."""
-        return self._speed
+        return self._time.speed
 
     @speed.setter
     def speed(self, speed: float) -> None:
-        if not 0.001 <= speed <= 1000:  # noqa: PLR2004 - three orders of magnitude either way
-            raise InvalidSchedule(f"a speed is from 0.001 to 1000, not {speed!r}; to stop time, pause()")
         with self._lock:
-            self._anchor()
-            self._speed = float(speed)
+            self._time.set_speed(speed)
             self._wake(0)
-
-    def _anchor(self) -> None:
-        own_ns = self.own_ns()
-        self._anchor_ns, self._own_anchor_ns = self._clock.monotonic_ns(), own_ns
 
     def _wait_ns(self) -> int | None:
         """How long the clock goes on before there is something to do; None if there is nothing. Under the lock."""
         due = self._wheel.next_due()
-        if due is None or self._paused:
-            return None
-        left_ns = due * self._tick_ns - self.own_ns()
-        return max(left_ns if self._speed == 1.0 else -int(-left_ns // self._speed), 0)
+        return None if due is None else self._time.wait_ns(due * self._tick_ns)
 
     # -- for the drivers
 

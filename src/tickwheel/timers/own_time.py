@@ -1,0 +1,63 @@
+"""The time a set of timers goes by: a clock's, but it can be paused and made to run faster or slower.
+
+clock        0 s        10 s       20 s       30 s
+own time     0 s        10 s       10 s       30 s
+pause      resume, speed 2
+"""
+
+from typing import Final
+
+from tickwheel.clock import Clock
+from tickwheel.errors import InvalidSchedule
+
+__all__ = ["OwnTime"]
+
+# Three orders of magnitude either way: slow motion and fast forward, not a way to stop time.
+SPEED_MIN: Final = 0.001
+SPEED_MAX: Final = 1000.0
+
+
+class OwnTime:
+    """Nanoseconds since it was made, less pauses, times its speed. Its user brings the lock."""
+
+    __slots__ = ("_anchor_ns", "_clock", "_own_anchor_ns", "paused", "speed")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # It stood at `_own_anchor_ns` when the clock stood at `_anchor_ns`.
+        self._anchor_ns = clock.monotonic_ns()
+        self._own_anchor_ns = 0
+        self.speed = 1.0
+        self.paused = False
+
+    def now_ns(self) -> int:
+        """Read it."""
+        if self.paused:
+            return self._own_anchor_ns
+        passed_ns = self._clock.monotonic_ns() - self._anchor_ns
+        return self._own_anchor_ns + (passed_ns if self.speed == 1.0 else int(passed_ns * self.speed))
+
+    def wait_ns(self, until_ns: int) -> int | None:
+        """Return how long the clock goes on before this time comes; None if it does not, because of a pause."""
+        if self.paused:
+            return None
+        left_ns = until_ns - self.now_ns()
+        return max(left_ns if self.speed == 1.0 else -int(-left_ns // self.speed), 0)
+
+    def set_paused(self, *, paused: bool) -> None:
+        """Let it stand still, or go on."""
+        self._anchor()
+        self.paused = paused
+
+    def set_speed(self, speed: float) -> None:
+        """Let it go faster or slower from now on."""
+        if not SPEED_MIN <= speed <= SPEED_MAX:
+            raise InvalidSchedule(
+                f"a speed is from {SPEED_MIN} to {SPEED_MAX:.0f}, not {speed!r}; to stop time, pause()"
+            )
+        self._anchor()
+        self.speed = float(speed)
+
+    def _anchor(self) -> None:
+        own_ns = self.now_ns()
+        self._anchor_ns, self._own_anchor_ns = self._clock.monotonic_ns(), own_ns
