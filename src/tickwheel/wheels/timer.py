@@ -138,20 +138,17 @@ class Slot(Timer):
 
     def append(self, timer: Timer) -> None:
         """Link a timer in at the end."""
-        last = self.prev
-        timer.slot = self
-        timer.prev = last
-        timer.next = self
-        last.next = timer
-        self.prev = timer
-        self.count += 1
+        self.link(timer, self.prev, self)
 
     def insert_sorted(self, timer: Timer) -> None:
         """Link a timer in by due tick, behind those of the same tick: O(n), looking from the end."""
         before = self.prev
         while before is not self and before.due > timer.due:
             before = before.prev
-        after = before.next
+        self.link(timer, before, before.next)
+
+    def link(self, timer: Timer, before: Timer, after: Timer) -> None:
+        """Put a timer between two neighbours of this ring."""
         timer.slot = self
         timer.prev = before
         timer.next = after
