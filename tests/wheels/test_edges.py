@@ -277,12 +277,7 @@ def test_a_timer_stopped_by_the_destructor_of_another_payload_stays_stopped(whee
 @pytest.mark.parametrize("delay", [1.5, 1.0, math.nan, math.inf, True, False, "5", None, 10j])
 def test_a_delay_that_is_no_int_is_refused(wheel: Any, build: Build, delay: Any) -> None:
     timer = wheel.start(5)
-    attempts: list[Callable[[], Any]] = [
-        lambda: wheel.start(delay, "x"),
-        lambda: wheel.start_many([1, delay], ["x", "y"]),
-        lambda: wheel.restart(timer, delay),
-    ]
-    for attempt in attempts:
+    for attempt in ways_to_delay(wheel, timer, delay):
         with pytest.raises(build.errors.NotWholeTicks, match="whole number of ticks"):
             attempt()
     with pytest.raises(build.errors.NotWholeTicks):
@@ -293,12 +288,7 @@ def test_a_delay_that_is_no_int_is_refused(wheel: Any, build: Build, delay: Any)
 @pytest.mark.parametrize("delay", [-1, -(10**30), 2**62, 2**63, 10**30])
 def test_a_delay_out_of_range_is_refused(wheel: Any, build: Build, delay: int) -> None:
     timer = wheel.start(5)
-    attempts: list[Callable[[], Any]] = [
-        lambda: wheel.start(delay, "x"),
-        lambda: wheel.start_many([1, delay], ["x", "y"]),
-        lambda: wheel.restart(timer, delay),
-    ]
-    for attempt in attempts:
+    for attempt in ways_to_delay(wheel, timer, delay):
         with pytest.raises(build.errors.DelayOutOfRange, match="negative" if delay < 0 else "longer than"):
             attempt()
     assert_untouched(wheel, timer)
@@ -321,6 +311,15 @@ def test_a_limit_below_one_is_refused(wheel: Any, build: Build, limit: Any) -> N
     with pytest.raises(build.errors.InvalidLimit):
         wheel.advance(10, limit)
     assert_untouched(wheel, timer)
+
+
+def ways_to_delay(wheel: Any, timer: Any, delay: Any) -> list[Callable[[], Any]]:
+    """Every call that takes a delay."""
+    return [
+        lambda: wheel.start(delay, "x"),
+        lambda: wheel.start_many([1, delay], ["x", "y"]),
+        lambda: wheel.restart(timer, delay),
+    ]
 
 
 def assert_untouched(wheel: Any, timer: Any) -> None:
