@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py)) $(wildcard src/native/*.h)
+NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py src/tickwheel/timers/*.py src/tickwheel/recipes/*.py)) $(wildcard src/native/*.h)
 
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13

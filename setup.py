@@ -1,4 +1,4 @@
-"""Compiles the wheels with mypyc; what is missing for that leaves them interpreted, with a notice.
+"""Compiles the wheels and what is called for every timer with mypyc; without a compiler all of it is interpreted.
 
 Everything else about the package is in pyproject.toml.
 """
@@ -9,10 +9,13 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 ROOT = Path(__file__).parent
-WHEELS = Path("src/tickwheel/wheels")
+PACKAGE = Path("src/tickwheel")
 
-# Interpreted on purpose: they define what users type against or run once, and gain nothing.
-INTERPRETED = {"__init__.py", "__main__.py", "contract.py", "geometry.py"}
+# Of the wheels everything, but for what users type against or run once, which gains nothing.
+WHEELS_INTERPRETED = {"__init__.py", "__main__.py", "contract.py", "geometry.py"}
+
+# Of the other rooms only what is called for every timer.
+HOT = ("timers/alarms.py", "timers/timeouts.py")
 
 COMPILER_FLAGS = [
     "-include",
@@ -29,9 +32,8 @@ def native_modules() -> list[Extension]:
         from mypyc.build import mypycify  # noqa: PLC0415 - absent where only the pure build is wanted
     except ImportError:
         return []
-    sources = sorted(
-        str(path.relative_to(ROOT)) for path in (ROOT / WHEELS).glob("*.py") if path.name not in INTERPRETED
-    )
+    wheels = (path for path in (ROOT / PACKAGE / "wheels").glob("*.py") if path.name not in WHEELS_INTERPRETED)
+    sources = sorted(str(path.relative_to(ROOT)) for path in (*wheels, *(ROOT / PACKAGE / name for name in HOT)))
     # Only what is compiled matters here: the rest of the package, and what it imports, is checked by `make types`.
     checks = ["--config-file=", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]
     modules = mypycify([*checks, *sources], opt_level="3", group_name="tickwheel")

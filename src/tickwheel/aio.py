@@ -12,5 +12,7 @@
 """
 
 from tickwheel.timers.event_loop import EventLoop, run
+from tickwheel.timers.timeouts import Timeout, timeout, timeout_at
+from tickwheel.timers.waiting import sleep, wait_for
 
-__all__ = ["EventLoop", "run"]
+__all__ = ["EventLoop", "Timeout", "run", "sleep", "timeout", "timeout_at", "wait_for"]

@@ -37,6 +37,7 @@ class SystemClock:
     __slots__ = ()
 
     # The functions themselves, so that reading the clock costs no call in between.
+    monotonic = staticmethod(time.monotonic)
     monotonic_ns = staticmethod(time.monotonic_ns)
     time_ns = staticmethod(time.time_ns)
 
@@ -50,6 +51,10 @@ class VirtualClock:
         self._lock = threading.Lock()
         self._monotonic_ns = 0
         self._wall_ns = wall_ns
+
+    def monotonic(self) -> float:
+        """How far it was advanced, in seconds, as event loops count."""
+        return self._monotonic_ns / 1e9
 
     def monotonic_ns(self) -> int:
         """How far it was advanced."""

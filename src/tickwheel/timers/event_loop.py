@@ -16,45 +16,28 @@ that waits for a year takes milliseconds.
 
 import asyncio
 import selectors
+import sys
+from asyncio import format_helpers
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
-from math import ceil
-from operator import attrgetter
-from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
+from typing import Any, TypeVar, TypeVarTuple, Unpack
 
-from tickwheel.clock import VirtualClock
-from tickwheel.wheels import BINARY, TICK_MAX, Geometry, HierarchicalWheel, Timer
+from tickwheel.clock import SystemClock, VirtualClock
+from tickwheel.timers.alarms import AlarmClock, Call
+from tickwheel.wheels import BINARY, Geometry
 
 __all__ = ["EventLoop", "run"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-# A timer at infinity is never due; this is as far as a wheel of nanoseconds would reach.
-TICKS_MAX: Final = TICK_MAX // 2
-
-_by_when = attrgetter("_when")
-
-
-class WheelHandle(asyncio.TimerHandle):
-    """A standard handle that knows its place in the wheel."""
-
-    __slots__ = ("_timer",)
-    _timer: Timer
-
-    # What the standard handle has and does not declare.
-    _scheduled: bool
-    _source_traceback: list[Any] | None
-
 
 class EventLoop(asyncio.SelectorEventLoop):
     """The standard selector event loop, timed by a hierarchical wheel."""
 
     # What the standard loop has and does not declare.
-    _check_closed: Callable[[], None]
     _check_thread: Callable[[], None]
     _check_callback: Callable[[object, str], None]
-    _clock_resolution: float
     _debug: bool
     _ready: Any
 
@@ -65,17 +48,27 @@ class EventLoop(asyncio.SelectorEventLoop):
         geometry: Geometry = BINARY,
         clock: VirtualClock | None = None,
     ) -> None:
-        self._clock = clock
-        super().__init__(selector if clock is None else JumpingSelector(clock, selector))
-        self._wheel = HierarchicalWheel(geometry)
-        self._tick = geometry.tick_ns / 1e9
-        self._origin = self.time()
-        self._sentinel: asyncio.TimerHandle | None = None
-        self._sentinel_tick = TICK_MAX
+        if clock is not None:
+            self.time = clock.monotonic
+            selector = JumpingSelector(clock, selector, self._next_ns)
+            self._tick_ns, self._origin_ns = geometry.tick_ns, clock.monotonic_ns()
+        super().__init__(selector)
+        self._alarms = AlarmClock(self, self.time, EventLoop._wake_at, geometry)
 
-    def time(self) -> float:
-        """Read the loop's clock, in seconds."""
-        return super().time() if self._clock is None else self._clock.monotonic_ns() / 1e9
+    time = staticmethod(
+        SystemClock.monotonic
+    )  # the function itself, so that reading the clock costs no call in between
+
+    def call_later(
+        self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call back after a delay in seconds."""
+        if delay is None:
+            raise TypeError("delay must not be None")
+        call = self._alarms.call_later(delay, callback, args, context)
+        if self._debug:
+            self._examine(call, "call_later")
+        return call  # type: ignore[return-value] # it is one in all but name
 
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
@@ -83,73 +76,53 @@ class EventLoop(asyncio.SelectorEventLoop):
         """Call back at a moment of the loop's clock."""
         if when is None:
             raise TypeError("when cannot be None")
-        self._check_closed()
+        call = self._alarms.call_at(when, callback, args, context)
         if self._debug:
-            self._check_thread()
-            self._check_callback(callback, "call_at")
-        handle = WheelHandle(when, callback, args, self, context)
-        if handle._source_traceback:
-            del handle._source_traceback[-1]
-        ticks = (when - self._origin) / self._tick
-        due = ceil(ticks) if ticks < TICKS_MAX else TICKS_MAX
-        handle._timer = timer = self._wheel.start(max(due - self._wheel.now, 0), handle)
-        handle._scheduled = True
-        if timer.due < self._sentinel_tick:
-            self._arm()
-        return handle
+            self._examine(call, "call_at")
+        return call  # type: ignore[return-value]
 
     def close(self) -> None:
         """Close the loop; what was pending is forgotten."""
         super().close()
-        self._wheel.close()
+        self._alarms.close()
+
+    def _examine(self, call: Call, method: str) -> None:
+        """Check what only a loop in debug mode checks, and note where the call was started."""
+        try:
+            self._check_thread()
+            self._check_callback(call._callback, method)
+        except BaseException:
+            call.cancel()
+            raise
+        call._source_traceback = format_helpers.extract_stack(sys._getframe(2))
 
     # -- what the standard loop calls
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        if isinstance(handle, WheelHandle):
-            self._wheel.stop(handle._timer)
-            handle._scheduled = False
-        else:
-            super()._timer_handle_cancelled(handle)  # type: ignore[misc]
-
     def _process_events(self, event_list: list[Any]) -> None:
         super()._process_events(event_list)  # type: ignore[misc]
-        if self._sentinel_tick < TICK_MAX and self._now_tick() >= self._sentinel_tick:
-            self._turn()
+        self._ready.extend(self._alarms.due())
 
-    def _now_tick(self) -> int:
-        return int((self.time() + self._clock_resolution - self._origin) / self._tick)
-
-    def _turn(self) -> None:
-        """Put what is due on the ready queue."""
-        due: list[Any] = [timer.take() for timer in self._wheel.advance(max(self._now_tick(), self._wheel.now))]
-        due.sort(key=_by_when)  # several moments share a tick
-        for handle in due:
-            handle._scheduled = False
-            self._ready.append(handle)
-        self._arm()
-
-    def _arm(self) -> None:
+    def _wake_at(self, when: float) -> asyncio.TimerHandle:
         """Have the standard loop sleep until the wheel next has work."""
-        if self._sentinel is not None:
-            self._sentinel.cancel()
-            self._sentinel = None
-        due = self._wheel.next_due()
-        self._sentinel_tick = TICK_MAX if due is None else due
-        if due is not None:
-            self._sentinel = super().call_at(self._origin + due * self._tick, self._woken)
+        return super().call_at(when, self._woken)
 
     def _woken(self) -> None:
-        """Make up for a sentinel that came due between `_process_events` and the standard loop's look at its heap."""
-        self._sentinel = None
-        self._turn()
+        """Make up for a call that came due between `_process_events` and the standard loop's look at its heap."""
+        self._ready.extend(self._alarms.woken())
+
+    def _next_ns(self) -> int:
+        """Return when the wheel next has work, by a virtual clock."""
+        return self._origin_ns + self._alarms.awaited * self._tick_ns
 
 
 class JumpingSelector(selectors.BaseSelector):
     """A selector that lets virtual time pass instead of waiting."""
 
-    def __init__(self, clock: VirtualClock, selector: selectors.BaseSelector | None) -> None:
+    def __init__(
+        self, clock: VirtualClock, selector: selectors.BaseSelector | None, next_ns: Callable[[], int]
+    ) -> None:
         self._clock = clock
+        self._next_ns = next_ns
         self._real = selector or selectors.DefaultSelector()
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -170,7 +143,8 @@ class JumpingSelector(selectors.BaseSelector):
             return self._real.select(None)
         ready = self._real.select(0)
         if not ready and timeout > 0:
-            self._clock.advance_ns(ceil(timeout * 1e9))
+            # To the nanosecond, which the timeout, a float, does not tell after a year; at least one, to get on.
+            self._clock.advance_ns(max(self._next_ns() - self._clock.monotonic_ns(), 1))
         return ready
 
     def close(self) -> None:

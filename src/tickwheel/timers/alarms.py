@@ -1,0 +1,308 @@
+"""The timers of one event loop: calls, timeouts and sleeps, on one wheel.
+
+An alarm *is* a timer of the wheel that knows what to do when it comes due. The standard loop has a handle, and a
+place in a heap, which a cancelled handle keeps until it comes due or the cancelled are the majority; here there is
+one object, and it leaves when it is cancelled:
+
+    Timer           due, and where it is on the wheel              (wheels/timer.py)
+      Alarm         when, by the loop's clock, and on whose wheel
+        Call        a callback: what call_later and call_at return
+        Waker       a future: what a sleep waits for
+        Timeout     a task to be cancelled                         (timeouts.py)
+
+`AlarmClock` has the wheel. The loop itself holds one call, at the moment the wheel next has work:
+
+    loop's clock    100.0 s      100.5 s       130.0 s
+    alarms          -            for 130.0 s   rings
+    the loop holds  -            130.0 s       -
+
+An alarm holds its clock, the clock not its loop: a loop that is dropped can be collected, and closes the clock.
+"""
+
+import math
+from asyncio import AbstractEventLoop, BaseEventLoop, Future, TimerHandle, format_helpers
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final
+from weakref import ref
+
+from mypy_extensions import i64, mypyc_attr
+
+from tickwheel.clock import SystemClock
+from tickwheel.wheels.geometry import BINARY, Geometry
+from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
+from tickwheel.wheels.timer import FIRED, TICK_MAX, Timer
+
+__all__ = ["Alarm", "AlarmClock", "Call", "Waker", "alarm_clock"]
+
+# A timer at infinity is never due; this is further than any wheel of milliseconds will turn.
+TICKS_MAX: Final = 2.0**61
+
+# As exact as clocks are: an alarm this close to its moment is due. The standard loop does the same; what a float
+# loses when it counts seconds for years (two units in its last place) comes on top.
+RESOLUTION_SECONDS: Final = 1e-9
+ROUNDING_ERROR: Final = 2.0**-51
+
+_by_when: Final = attrgetter("_when")
+
+# Held here, a function costs a native call less than one that is looked up in its module.
+_copy_context: Final = copy_context
+
+
+@mypyc_attr(acyclic=True)
+class Alarm(Timer):
+    """A timer that rings by itself."""
+
+    __slots__ = ("_cancelled", "_clock", "_when")
+
+    def __init__(self, clock: "AlarmClock", when: float, payload: object) -> None:
+        super().__init__(0, payload, FIRED, FIRED)
+        self._clock = clock
+        self._when = when
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Keep it from ringing."""
+        if not self._cancelled:
+            self._cancelled = True
+            self._clock.wheel.stop(self)
+
+    def _run(self) -> None:
+        """Ring: called by the loop, as it calls its own handles."""
+        raise NotImplementedError
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, Alarm):
+            return NotImplemented
+        return self._when < other._when
+
+
+@mypyc_attr(acyclic=True)
+class Call(Alarm):
+    """A callback at a moment: behaves as `asyncio.TimerHandle` does."""
+
+    __slots__ = ("_args", "_context", "_shown", "_source_traceback")
+
+    def __init__(
+        self, clock: "AlarmClock", when: float, callback: object, args: tuple[Any, ...], context: Context | None
+    ) -> None:
+        super().__init__(clock, when, callback)
+        self._args = args
+        self._context = _copy_context() if context is None else context
+        self._source_traceback: Any = None  # where it was started, when the loop is debugged
+        self._shown = ""
+
+    def cancelled(self) -> bool:
+        """Tell whether it was cancelled."""
+        return self._cancelled
+
+    def when(self) -> float:
+        """Return its moment, by the loop's clock."""
+        return self._when
+
+    def cancel(self) -> None:
+        """Keep it from being called."""
+        if not self._cancelled:
+            self._note()
+            self._cancelled = True
+            self._clock.wheel.stop(self)
+
+    def release(self) -> object:
+        """Let go of the callback and all it was to be called with."""
+        self._args = ()
+        return super().release()
+
+    def _run(self) -> None:
+        self._note()
+        args, context = self._args, self._context
+        callback: Any = self.release()
+        try:
+            if args:
+                context.run(callback, *args)
+            else:
+                context.run(callback)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the loop's handler is told, and the loop goes on
+            self._clock.report(self, format_helpers._format_callback_source(callback, args), error)
+
+    @property
+    def _callback(self) -> Any:
+        return self.payload
+
+    def _note(self) -> None:
+        """Remember how it looks, for a loop that is debugged, before it lets go of its callback."""
+        if self._source_traceback is not None:
+            self._shown = self._describe()
+
+    def _describe(self) -> str:
+        if self.payload is None:
+            return self._shown
+        return format_helpers._format_callback_source(self.payload, self._args)
+
+    def __repr__(self) -> str:
+        state = " cancelled" if self._cancelled else ""
+        return f"<Call{state} when={self._when} {self._describe()}".rstrip() + ">"
+
+
+@mypyc_attr(acyclic=True)
+class Waker(Alarm):
+    """Gives a future its result, at a moment."""
+
+    __slots__ = ("_result",)
+
+    def __init__(self, clock: "AlarmClock", when: float, future: "Future[Any]", result: object) -> None:
+        super().__init__(clock, when, future)
+        self._result = result
+
+    def _run(self) -> None:
+        future: Any = self.release()
+        if not future.done():
+            future.set_result(self._result)
+
+
+class AlarmClock:
+    """A loop's wheel, and when the loop is next to look at it."""
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        time: Callable[[], float] | None = None,
+        wake_at: Callable[[Any, float], TimerHandle] | None = None,
+        geometry: Geometry = BINARY,
+    ) -> None:
+        self.loop = ref(loop, partial(_forget, id(loop)))
+        self.wheel = HierarchicalWheel(geometry)
+        self.closed = False
+        if time is None and type(loop).time is BaseEventLoop.time:
+            time = SystemClock.monotonic  # which is what it calls
+        self._time = time
+        self._wake_at = wake_at  # not a bound method, which would hold the loop
+        self._ticks_per_second: float = 1e9 / geometry.tick_ns
+        self._origin: float = self.time()
+        self.awaited: i64 = TICK_MAX  # the tick for which the loop holds a call,
+        self._awaited_when = math.inf  # its moment,
+        self._held: TimerHandle | None = None  # and the call
+
+    def time(self) -> float:
+        """Read the loop's clock."""
+        if self._time is not None:
+            return self._time()
+        loop: Any = self.loop()
+        now: float = loop.time()
+        return now
+
+    def call_at(self, when: float, callback: object, args: tuple[Any, ...], context: Context | None) -> Call:
+        """Have a callback called at a moment."""
+        call = Call(self, when, callback, args, context)
+        self.start(call)
+        return call
+
+    def call_later(self, delay: float, callback: object, args: tuple[Any, ...], context: Context | None) -> Call:
+        """Have a callback called after a delay."""
+        call = Call(self, self.time() + delay, callback, args, context)
+        self.start(call)
+        return call
+
+    def start(self, alarm: Alarm) -> None:
+        """Have an alarm ring at its moment."""
+        if self.closed:
+            raise RuntimeError("Event loop is closed")
+        ticks = (alarm._when - self._origin) * self._ticks_per_second
+        if not ticks < TICKS_MAX:  # what is not a number is never due either
+            ticks = TICKS_MAX
+        elif ticks < 0.0:
+            ticks = 0.0
+        due: i64 = math.ceil(ticks)
+        delay: i64 = due - self.wheel._now
+        if delay < 0:  # noqa: PLR1730 - max would make Python integers of both
+            delay = 0
+        self.wheel.restart(alarm, delay)
+        if alarm.due < self.awaited:
+            self._arm()
+
+    def due(self) -> list[Alarm]:
+        """Take from the wheel what is due now, by `when`."""
+        if self.awaited == TICK_MAX:
+            return []
+        now = self.time()
+        if now + now * ROUNDING_ERROR + RESOLUTION_SECONDS < self._awaited_when:
+            return []
+        tick: i64 = int((now - self._origin) * self._ticks_per_second)
+        alarms: list[Any] = self.wheel.advance(max(tick, self.awaited, self.wheel._now))
+        if len(alarms) > 1:
+            alarms.sort(key=_by_when)  # several moments share a tick
+        self._arm()
+        return alarms
+
+    def woken(self) -> list[Alarm]:
+        """Take what is due in the call that the loop held; if it came too soon, another one is held."""
+        self._held = None
+        alarms = self.due()
+        if not alarms:
+            self._arm()
+        return alarms
+
+    def ring(self) -> None:
+        """Ring what is due: what a loop is asked to call that knows nothing of alarms."""
+        for alarm in self.woken():
+            if not alarm._cancelled:
+                alarm._run()
+
+    def _arm(self) -> None:
+        """Have the loop call when the wheel next has work."""
+        if self._held is not None:
+            self._held.cancel()
+            self._held = None
+        due = self.wheel.next_due()
+        if due is None:
+            self.awaited = TICK_MAX
+            return
+        self.awaited = due
+        self._awaited_when = self._origin + due / self._ticks_per_second
+        loop: Any = self.loop()
+        when = self._awaited_when
+        self._held = loop.call_at(when, self.ring) if self._wake_at is None else self._wake_at(loop, when)
+
+    def report(self, alarm: Alarm, what: str, error: BaseException) -> None:
+        """Tell the loop's exception handler."""
+        loop = self.loop()
+        if loop is not None:
+            message = f"Exception in callback {what}"
+            loop.call_exception_handler({"message": message, "exception": error, "handle": alarm})
+
+    def close(self) -> None:
+        """Let go of everything; nothing rings any more."""
+        self.closed = True
+        self._held = None
+        self.awaited = TICK_MAX
+        self.wheel.close()
+
+
+_clocks: Final[dict[int, AlarmClock]] = {}  # by the identity of their loops, which outlive their entries
+
+
+def alarm_clock(loop: AbstractEventLoop) -> AlarmClock:
+    """Return the clock of a loop: its own, or one that is hung on it."""
+    clock = _clocks.get(id(loop))
+    return _hang_clock(loop) if clock is None else clock
+
+
+def _hang_clock(loop: AbstractEventLoop) -> AlarmClock:
+    for number, clock in list(_clocks.items()):
+        owner = clock.loop()
+        if owner is None or owner.is_closed():
+            _forget(number, clock)
+    own: object = getattr(loop, "_alarms", None)
+    clock = own if isinstance(own, AlarmClock) else AlarmClock(loop)
+    _clocks[id(loop)] = clock
+    return clock
+
+
+def _forget(number: int, _: object) -> None:
+    """Let go of the clock of a loop that is gone."""
+    clock = _clocks.pop(number, None)
+    if clock is not None:
+        clock.close()

@@ -1,0 +1,318 @@
+"""`aio.timeout`, `timeout_at`, `wait_for` and `sleep`, on our loop and on those of others.
+
+That they mean what asyncio's own mean is shown by CPython's tests (test_event_loop.py); here is what is ours alone.
+"""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from tickwheel import VirtualClock, aio
+from tickwheel.timers import alarms
+
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.SelectorEventLoop, uvloop.new_event_loop, aio.EventLoop]
+
+
+@pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop", "EventLoop"])
+def loop(request: pytest.FixtureRequest) -> Any:
+    loop = request.param()
+    yield loop
+    loop.close()
+
+
+def run(loop: Any, main: Coroutine[Any, Any, Any]) -> Any:
+    return loop.run_until_complete(asyncio.wait_for(main, 30))
+
+
+def test_what_takes_too_long_is_cancelled(loop: Any) -> None:
+    async def main() -> None:
+        begun = loop.time()
+        with pytest.raises(TimeoutError) as raised:
+            async with aio.timeout(0.02) as limit:
+                await asyncio.sleep(30)
+        assert isinstance(raised.value.__cause__, asyncio.CancelledError)
+        assert limit.expired()
+        assert loop.time() >= begun + 0.02
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    run(loop, main())
+
+
+def test_what_is_done_in_time_leaves_nothing_behind(loop: Any) -> None:
+    async def main() -> None:
+        for _ in range(100):
+            async with aio.timeout(60) as limit:
+                await asyncio.sleep(0)
+            assert not limit.expired()
+
+    run(loop, main())
+    assert len(alarms.alarm_clock(loop).wheel) == 0
+
+
+def test_a_limit_can_be_moved_lifted_and_set_again(loop: Any) -> None:
+    async def main() -> None:
+        async with aio.timeout(0.01) as limit:
+            limit.reschedule(None)
+            assert limit.when() is None
+            await asyncio.sleep(0.03)
+            limit.reschedule(loop.time() + 30)
+            limit.reschedule(loop.time() + 60)
+            await asyncio.sleep(0)
+        assert not limit.expired()
+        with pytest.raises(TimeoutError):  # noqa: PT012 - it is the block that ends so
+            async with aio.timeout(None) as limit:
+                limit.reschedule(loop.time() + 0.01)
+                await asyncio.sleep(30)
+        with pytest.raises(RuntimeError, match="expired"):
+            limit.reschedule(None)
+
+    run(loop, main())
+
+
+def test_of_nested_limits_the_one_that_is_up_speaks(loop: Any) -> None:
+    async def main() -> None:
+        async with aio.timeout(30) as outer:
+            with pytest.raises(TimeoutError):
+                async with aio.timeout_at(loop.time() + 0.01) as inner:
+                    await asyncio.sleep(30)
+        assert inner.expired()
+        assert not outer.expired()
+        with pytest.raises(TimeoutError):
+            async with aio.timeout(0.01) as outer, aio.timeout(30) as inner:
+                await asyncio.sleep(30)
+        assert outer.expired()
+        assert not inner.expired()
+
+    run(loop, main())
+
+
+def test_limits_beside_asyncios_own_do_not_mix(loop: Any) -> None:
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01) as theirs, aio.timeout(30) as ours:
+                await asyncio.sleep(30)
+        assert theirs.expired()
+        assert not ours.expired()
+
+    run(loop, main())
+
+
+def test_another_cancellation_is_not_swallowed(loop: Any) -> None:
+    async def limited() -> None:
+        async with aio.timeout(30):
+            await asyncio.sleep(30)
+
+    async def main() -> None:
+        task = asyncio.create_task(limited())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(loop, main())
+
+
+def test_an_error_that_came_from_the_cancellation_says_that_it_was_a_timeout(loop: Any) -> None:
+    async def clean_up() -> None:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            raise ValueError("while cleaning up")  # noqa: B904 - how the chain looks is what is tested
+
+    async def main() -> None:
+        with pytest.raises(ValueError, match="while cleaning up") as raised:
+            async with aio.timeout(0):
+                await clean_up()
+        assert isinstance(raised.value.__context__, TimeoutError)
+        assert isinstance(raised.value.__context__.__cause__, asyncio.CancelledError)
+
+    run(loop, main())
+
+
+def test_outside_a_task_there_is_nothing_to_limit(loop: Any) -> None:
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        aio.timeout(1)
+    seen: list[str] = []
+
+    def callback() -> None:
+        with pytest.raises(RuntimeError, match="inside a task") as raised:
+            aio.timeout(1).__aenter__().send(None)
+        seen.append(str(raised.value))
+        loop.stop()
+
+    loop.call_soon(callback)
+    loop.run_forever()
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("delay", ["soon", object()])
+def test_a_delay_that_is_no_number_is_refused(loop: Any, delay: Any) -> None:
+    async def main() -> None:
+        with pytest.raises(TypeError):
+            aio.timeout(delay)
+        with pytest.raises(TypeError):
+            await aio.sleep(delay)
+
+    run(loop, main())
+
+
+def test_sleep_ends_when_it_is_over_and_not_before(loop: Any) -> None:
+    async def main() -> None:
+        begun = loop.time()
+        assert await aio.sleep(0.02, "slept") == "slept"
+        assert loop.time() >= begun + 0.02
+        assert await aio.sleep(0, "no time at all") == "no time at all"
+        await aio.sleep(-1)
+
+    run(loop, main())
+
+
+def test_a_sleep_that_is_cancelled_leaves_the_wheel(loop: Any) -> None:
+    async def main() -> None:
+        sleepers = [asyncio.create_task(aio.sleep(60)) for _ in range(10)]
+        await asyncio.sleep(0)
+        assert len(alarms.alarm_clock(loop).wheel) >= 10
+        for sleeper in sleepers:
+            sleeper.cancel()
+        await asyncio.gather(*sleepers, return_exceptions=True)
+
+    run(loop, main())
+    assert len(alarms.alarm_clock(loop).wheel) == 0
+
+
+def test_wait_for_gives_the_result_or_times_out(loop: Any) -> None:
+    async def main() -> None:
+        assert await aio.wait_for(asyncio.sleep(0, "done"), 30) == "done"
+        assert await aio.wait_for(asyncio.sleep(0, "done"), None) == "done"
+        slow = asyncio.ensure_future(asyncio.sleep(30))
+        with pytest.raises(TimeoutError):
+            await aio.wait_for(slow, 0.01)
+        assert slow.cancelled()
+        with pytest.raises(TimeoutError):
+            await aio.wait_for(asyncio.sleep(30), 0)
+
+    run(loop, main())
+
+
+def test_however_many_wait_another_loop_holds_one_call() -> None:
+    loop = asyncio.SelectorEventLoop()
+
+    async def limited() -> None:
+        async with aio.timeout(60):
+            await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(limited()) for _ in range(1000)]
+        await asyncio.sleep(0)
+        assert len(alarms.alarm_clock(loop).wheel) == 1000
+        ours = [call for call in loop._scheduled if "ring" in repr(call)]  # type: ignore[attr-defined]
+        assert len(ours) == 1
+        await asyncio.gather(*tasks)
+
+    run(loop, main())
+    loop.close()
+
+
+def test_many_limits_expire_in_the_order_of_their_moments(loop: Any) -> None:
+    over: list[int] = []
+
+    async def limited(place: int, when: float) -> None:
+        try:
+            async with aio.timeout_at(when):
+                await asyncio.sleep(30)
+        except TimeoutError:
+            over.append(place)
+
+    async def main() -> None:
+        begin = loop.time() + 0.02
+        places = [(number * 7) % 50 for number in range(50)]
+        await asyncio.gather(*(limited(place, begin + place / 1000) for place in places))
+
+    run(loop, main())
+    assert over == list(range(50))
+
+
+def test_a_year_of_timeouts_passes_in_a_moment() -> None:
+    clock = VirtualClock()
+
+    async def main() -> int:
+        expired = 0
+        for _ in range(365):
+            try:
+                async with aio.timeout(86_400):
+                    await aio.sleep(10 * 86_400)
+            except TimeoutError:
+                expired += 1
+        return expired
+
+    with asyncio.Runner(loop_factory=lambda: aio.EventLoop(clock=clock)) as runner:
+        assert runner.run(main()) == 365
+    assert clock.monotonic_ns() >= 365 * 86_400 * 10**9
+
+
+# -- memory
+
+
+def test_a_closed_loop_lets_go_of_the_tasks_its_limits_held() -> None:
+    for make in LOOPS:
+        loop = make()
+
+        async def forever() -> None:
+            async with aio.timeout(3600):
+                await asyncio.get_running_loop().create_future()
+
+        task = loop.create_task(forever())
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        gone = weakref.ref(task)
+        loop.close()
+        del task, loop
+        other = asyncio.SelectorEventLoop()  # hanging a clock on the next loop clears up after closed ones
+        other.run_until_complete(aio.sleep(0.001))
+        other.close()
+        gc.collect()
+        assert gone() is None
+
+
+def test_a_call_lets_go_of_its_callback_when_it_has_run_or_was_cancelled() -> None:
+    class Owner:
+        def __init__(self, loop: Any, delay: float) -> None:
+            self.call = loop.call_later(delay, self.called)  # a cycle: it holds the call, which holds it
+
+        def called(self) -> None:
+            pass
+
+    loop = aio.EventLoop()
+    ran, cancelled, pending = Owner(loop, 0), Owner(loop, 60), Owner(loop, 60)
+    gone = [weakref.ref(owner) for owner in (ran, cancelled, pending)]
+    cancelled.call.cancel()
+    loop.call_later(0.01, loop.stop)
+    loop.run_forever()
+    del ran, cancelled, pending
+    assert [ref() is None for ref in gone] == [True, True, False]
+    loop.close()
+    assert gone[2]() is None
+
+
+def test_loops_that_come_and_go_leave_no_clocks() -> None:
+    async def nap() -> None:
+        async with aio.timeout(60):
+            await aio.sleep(0.001)
+
+    before = len(alarms._clocks)
+    for _ in range(20):
+        for make in LOOPS:
+            loop = make()
+            loop.run_until_complete(nap())
+            loop.close()
+    del loop
+    gc.collect()
+    assert len(alarms._clocks) <= before + 1
