@@ -39,7 +39,7 @@ version-%:
 	  set -e; rm -rf build/$*; "$$python" -m venv build/$*; \
 	  build/$*/bin/pip install --quiet --disable-pip-version-check . hypothesis pytest uvloop; \
 	  build/$*/bin/python -c "import tickwheel; print('Python $*:', 'compiled' if tickwheel.COMPILED else 'interpreted')"; \
-	  build/$*/bin/python -m pytest -q tests/test_build.py tests/wheels tests/timers tests/recipes; \
+	  build/$*/bin/python -m pytest -q tests/test_build.py tests/wheels tests/timers tests/recipes tests/testing; \
 	else echo "Python $* is not on this machine: NOT TESTED"; fi
 
 bench: $(STAMP)  ## ratios against peers, tables and plots in bench/results

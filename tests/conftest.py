@@ -7,6 +7,9 @@ from hypothesis import settings
 
 from tests.builds import BUILDS, Build
 
+# Runs a user's test file in a process of its own; pytest takes it from the top-level conftest only.
+pytest_plugins = "pytester"
+
 # The gate takes the same examples every time; `make fuzz` looks for new ones.
 settings.register_profile(
     "gate", derandomize=True, deadline=None, max_examples=60, stateful_step_count=40, print_blob=True

@@ -17,6 +17,7 @@ ROOMS = [
     "tickwheel.durations",
     "tickwheel.errors",
     "tickwheel.recipes",
+    "tickwheel.testing",
     "tickwheel.timers",
     "tickwheel.wheels",
 ]

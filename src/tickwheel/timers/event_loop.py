@@ -156,7 +156,7 @@ class JumpingSelector(selectors.BaseSelector):
         return self._real.get_map()
 
 
-def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
-    """Run a coroutine on a new `EventLoop`, as `asyncio.run` does on the standard one."""
-    with asyncio.Runner(debug=debug, loop_factory=EventLoop) as runner:
+def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None, clock: VirtualClock | None = None) -> T:
+    """Run a coroutine on a new `EventLoop`, as `asyncio.run` does; with a clock, on virtual time."""
+    with asyncio.Runner(debug=debug, loop_factory=lambda: EventLoop(clock=clock)) as runner:
         return runner.run(main)
