@@ -66,7 +66,7 @@ def _find_problem(options: Options) -> str | None:
         if find_spec(package) is None:
             return f"{package} is missing; pip install tickwheel[bench]"
     subjects = [SUBJECTS[name] for name in options.subjects]
-    if not COMPILED and any(subject.family == "wheel" and not subject.pure for subject in subjects):
+    if not COMPILED and any(subject.ours and not subject.pure for subject in subjects):
         return NOT_COMPILED
     return None
 

@@ -20,7 +20,6 @@ __all__ = ["Cell", "Sample", "SampleFailed", "take_sample"]
 
 TIMED_NS_MIN = 20_000_000  # a shorter section is repeated: below this, interrupts weigh too much
 PASSES_S_MAX = 0.4  # but set-ups are not repeated for longer than this
-WARM_UP_TIMERS = 100
 TIMEOUT_S = 60  # for what nobody could foresee
 
 
@@ -75,8 +74,7 @@ def measure(cell: Cell) -> Sample:
     if subject.pure == COMPILED:
         raise SampleFailed(f"{subject.name} would run on the {'compiled' if COMPILED else 'interpreted'} build")
     rig = subject.make()
-    rig.load([1] * WARM_UP_TIMERS)
-    rig.start_stop()
+    rig.warm_up()
     rig.close()
     if not cell.collector:
         gc.disable()

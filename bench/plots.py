@@ -24,7 +24,10 @@ __all__ = ["PLOTTED", "draw_plots"]
 PLOTTED = ("start", "stop", "start_stop", "expire", "mixed")
 
 # Okabe and Ito's colours, which the colour-blind can tell apart, darkened where white would swallow them.
-COLOURS = ("#d55e00", "#e69f00", "#0072b2", "#56b4e9", "#009e73", "#cc79a7", "#8c6d31", "#999999", "#666666")
+COLOURS = (
+    *("#d55e00", "#e69f00", "#0072b2", "#56b4e9", "#009e73"),
+    *("#cc79a7", "#8c6d31", "#999999", "#666666", "#b8a900"),
+)
 OTHERS = ("#000000", "#555555", "#aaaaaa")
 
 
@@ -40,27 +43,28 @@ def draw_plots(run: Run, folder: Path, *, collector: bool = True) -> list[Path]:
 def _draw(run: Run, path: Path, *, collector: bool) -> bool:
     workload = WORKLOADS[path.stem]
     figure, axes = plt.subplots(figsize=(9, 5.5), layout="constrained")
-    colours = {"wheel": iter(COLOURS), "loop": iter(OTHERS[:2]), "sched": iter(OTHERS[2:])}
+    colours, others = iter(COLOURS), iter(OTHERS)
     drawn = False
     for subject in SUBJECTS.values():
-        colour = next(colours[subject.family])
+        if subject.family not in workload.families:
+            continue
+        colour = next(colours if subject.ours else others)
         cells = sorted(
             (cell for cell in run.figures if cell == Cell(workload.name, subject.name, cell.n, collector)),
             key=lambda cell: cell.n,
         )
         if not cells:
             continue
-        wheel = subject.family == "wheel"
         axes.plot(
             [cell.n for cell in cells],
             [run.median(cell) or 0.0 for cell in cells],
             label=subject.name,
             color=colour,
-            linewidth=3.2 if subject.name == LEADER else 1.8 if wheel else 1.2,
-            linestyle="-" if wheel else "--",
+            linewidth=3.2 if subject.name == LEADER else 1.8 if subject.ours else 1.2,
+            linestyle="-" if subject.ours else "--",
             marker="o",
             markersize=4,
-            zorder=3 if wheel else 2,
+            zorder=3 if subject.ours else 2,
         )
         drawn = True
     if drawn:

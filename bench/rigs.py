@@ -1,4 +1,4 @@
-"""The timed loops, written out for each family of timer modules.
+"""The timed loops, written out for each family of timer modules; those of event loops are in `bench.loops`.
 
 A rig holds one fresh timer module and loops over it as its own user would:
 
@@ -13,22 +13,20 @@ with what it adapts. `load` sets the delays of the next loop, so that no loop ha
 from __future__ import annotations
 
 import sched
-import time
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Sequence
 
     from tickwheel.wheels import Timer, Wheel
 
-__all__ = ["LoopRig", "Rig", "SchedRig", "UvloopRig", "WheelRig"]
+__all__ = ["Counted", "Rig", "SchedRig", "TimerRig", "WheelRig"]
 
 TICKS_PER_SECOND = 100  # the wheels count in ticks of 10 ms
 HORIZON_SECONDS = 3601.0  # just past the longest delay, one hour
-UVLOOP_DUE_SECONDS = 0.001  # the shortest delay for which uvloop keeps a timer at all
+WARM_UP_TIMERS = 100
 EXPIRED_MAX = 1000  # a wheel is turned in bounded steps, as a driver would
 PRIORITY = 1  # sched asks for one; all alike
 
@@ -38,7 +36,17 @@ KEPT_OF_BATCH = 10
 
 
 class Rig(Protocol):
-    """One fresh timer module, and what it is made to do."""
+    """One fresh subject."""
+
+    def warm_up(self) -> None:
+        """Do once, before anything is timed, what will be."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
+class TimerRig(Rig, Protocol):
+    """A timer module, and what it is made to do."""
 
     def load(self, ticks: Sequence[int]) -> None:
         """Set the delays of the next loop, and let go of the handles of the last."""
@@ -70,15 +78,17 @@ class Rig(Protocol):
     def calls(self) -> int:
         """Say how many callbacks ran. Asked once: asking counts as one."""
 
-    def close(self) -> None:
-        """Let go of everything."""
-
 
 class Counted:
     """The callback all subjects share: the cheapest there is, and it counts."""
 
     def __init__(self) -> None:
         self.callback: Callable[[], int] = count().__next__
+
+    def warm_up(self: TimerRig) -> None:
+        """Start and stop a few timers."""
+        self.load([1] * WARM_UP_TIMERS)
+        self.start_stop()
 
     def prepare_expiry(self) -> None:
         """Nothing to prepare."""
@@ -104,7 +114,7 @@ class WheelRig(Counted):
         self.payloads: list[object] = []
         self.handles: list[Timer] = []
 
-    def load(self, ticks: Sequence[int]) -> None:  # noqa: D102 - said in Rig, here and below
+    def load(self, ticks: Sequence[int]) -> None:  # noqa: D102 - said in TimerRig, here and below
         self.delays = ticks
         self.handles = []
 
@@ -157,85 +167,6 @@ class WheelRig(Counted):
         advance, now = self.wheel.advance, self.wheel.now
         for to in range(now + step, now + step * times + 1, step):
             advance(to)
-
-
-class LoopRig(Counted):
-    """asyncio's own event loop. Its clock can be replaced, so that an hour passes at once."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__()
-        self.loop = loop
-        self.delays: Sequence[float] = []
-        self.handles: list[asyncio.TimerHandle] = []
-        self.moment = [0.0]
-
-    def load(self, ticks: Sequence[int]) -> None:  # noqa: D102
-        self.delays = [tick / TICKS_PER_SECOND for tick in ticks]
-        self.handles = []
-
-    def prepare_expiry(self) -> None:  # noqa: D102
-        # Read by C code alone: the stand-in clock is no dearer than the real one.
-        self.loop.time = partial(self.moment.__getitem__, 0)  # type: ignore[method-assign]
-
-    def start(self) -> None:  # noqa: D102
-        call_later, callback = self.loop.call_later, self.callback
-        self.handles = [call_later(delay, callback) for delay in self.delays]
-
-    def start_unkept(self) -> None:  # noqa: D102
-        call_later, callback = self.loop.call_later, self.callback
-        for delay in self.delays:
-            call_later(delay, callback)
-
-    def stop(self) -> None:  # noqa: D102
-        for handle in self.handles:
-            handle.cancel()
-
-    def start_stop(self) -> None:  # noqa: D102
-        call_later, callback = self.loop.call_later, self.callback
-        for delay in self.delays:
-            call_later(delay, callback).cancel()
-
-    def expire(self) -> None:  # noqa: D102
-        self.loop.call_later(HORIZON_SECONDS, self.loop.stop)  # due after all others
-        self.moment[0] = HORIZON_SECONDS + 1.0
-        self.loop.run_forever()
-
-    def churn(self) -> None:  # noqa: D102
-        call_later, callback, delays = self.loop.call_later, self.callback, self.delays
-        waiting: list[asyncio.TimerHandle] = []
-        for first in range(0, len(delays), BATCH):
-            batch = [call_later(delay, callback) for delay in delays[first : first + BATCH]]
-            for handle in waiting:
-                handle.cancel()
-            waiting = batch[KEPT_OF_BATCH:]
-        for handle in waiting:
-            handle.cancel()
-
-    def close(self) -> None:  # noqa: D102
-        self.loop.close()
-
-
-class UvloopRig(LoopRig):
-    """uvloop. Its clock is libuv's own, so timers that are to fire get the shortest delay there is."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self.due_at_once = False
-
-    def load(self, ticks: Sequence[int]) -> None:  # noqa: D102
-        super().load(ticks)
-        if self.due_at_once:
-            self.delays = [UVLOOP_DUE_SECONDS] * len(ticks)
-
-    def prepare_expiry(self) -> None:  # noqa: D102
-        self.due_at_once = True
-
-    def expire(self) -> None:  # noqa: D102
-        self.loop.call_soon(self.loop.stop)  # a turn of libuv's loop runs the due timers first
-        self.loop.run_forever()
-
-    def await_due(self) -> None:  # noqa: D102
-        time.sleep(3 * UVLOOP_DUE_SECONDS)
 
 
 class SchedRig(Counted):

@@ -6,22 +6,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.rigs import LoopRig, Rig, SchedRig, UvloopRig, WheelRig
+from bench.loops import EventLoopRig, LoopRig, UvloopRig
+from bench.rigs import Rig, SchedRig, WheelRig
 from tickwheel import wheels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LEADER", "PURE", "SUBJECTS", "Subject"]
+__all__ = ["LEADER", "LOOP", "PURE", "SUBJECTS", "Subject"]
 
 DIAL_SLOTS = 65_536  # the largest dial there is (SLOTS_MAX of tickwheel.wheels.geometry)
 HOUR_TICKS = 360_000  # the longest delay, in ticks of 10 ms
 
 LEADER = "HierarchicalWheel"  # all others are compared with it
 PURE = "HierarchicalWheel (pure)"
+LOOP = "EventLoop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +37,12 @@ class Subject:
     n_max: int = 100_000  # beyond this only what the targets speak of: a full run is to end within minutes
     delay_ticks_max: int = HOUR_TICKS
     pure: bool = False  # runs the wheels interpreted
+    ours: bool = True  # part of tickwheel, not what there is without it
     note: str = ""
 
 
-def _asyncio() -> Rig:
-    import asyncio  # noqa: PLC0415 - a third of a child's start-up, and only two subjects need it
-
-    return LoopRig(asyncio.SelectorEventLoop())
-
-
 def _uvloop() -> Rig:
-    import uvloop  # noqa: PLC0415 - as above
+    import uvloop  # noqa: PLC0415 - only one subject needs it
 
     return UvloopRig(uvloop.new_event_loop())
 
@@ -71,14 +69,23 @@ _ALL = (
     Subject("BalancedTree", "wheel", lambda: WheelRig(wheels.BalancedTree())),
     Subject("OrderedList", "wheel", lambda: WheelRig(wheels.OrderedList())),
     Subject("UnorderedList", "wheel", lambda: WheelRig(wheels.UnorderedList())),
-    Subject("asyncio", "loop", _asyncio, n_max=1_000_000, note="call_later and cancel; a replaced clock to expire"),
+    Subject(LOOP, "loop", EventLoopRig, n_max=1_000_000, note="call_later and cancel; a virtual clock to expire"),
+    Subject(
+        "asyncio",
+        "loop",
+        lambda: LoopRig(asyncio.SelectorEventLoop()),
+        n_max=1_000_000,
+        ours=False,
+        note="call_later and cancel; a replaced clock to expire",
+    ),
     Subject(
         "uvloop",
         "loop",
         _uvloop,
         n_max=1_000_000,
+        ours=False,
         note="call_later and cancel; its clock cannot be replaced, so in expire and mixed all delays are 1 ms",
     ),
-    Subject("sched", "sched", SchedRig, note="enter and cancel"),
+    Subject("sched", "sched", SchedRig, ours=False, note="enter and cancel"),
 )
 SUBJECTS = {subject.name: subject for subject in _ALL}

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.measure import Cell
-from bench.subjects import LEADER, PURE
+from bench.subjects import LEADER, LOOP, PURE
+from bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -99,9 +100,9 @@ TARGETS = (
     ),
     _faster("start", "asyncio", PURE_N, 1, relation=">", subject=PURE),
     _faster("start_stop", "asyncio", PURE_N, 1, relation=">", subject=PURE),
+    _faster("start_stop", "asyncio", MILLION, 8, subject=LOOP),
+    _faster("start_stop", "uvloop", MILLION, 8, subject=LOOP),
 )
-
-WITHOUT_COLLECTOR_TOO = ("bytes", "collect")  # measured once: the collector is no matter there
 
 
 def judge(
@@ -126,4 +127,5 @@ def _value(target: Target, median: Callable[[Cell], float | None], *, collector:
 
 
 def _placed(cell: Cell, *, collector: bool) -> Cell:
-    return cell.turned(collector=collector or cell.workload in WITHOUT_COLLECTOR_TOO)
+    """Return the cell as it is measured: some only with the collector on."""
+    return cell.turned(collector=collector or not WORKLOADS[cell.workload].both_collectors)

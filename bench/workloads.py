@@ -9,38 +9,25 @@ A workload is given a fresh rig and a number of timers, sets up, and times one s
 from __future__ import annotations
 
 import gc
-import random
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from resource import getpagesize
-from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bench.rigs import BATCH, KEPT_OF_BATCH, Rig, WheelRig
+from bench.draws import SEED, draw_ticks
+from bench.lap import FURTHER, Lap, in_chunks, time_ns
+from bench.rigs import BATCH, KEPT_OF_BATCH, TimerRig, WheelRig
 from bench.subjects import HOUR_TICKS, LEADER, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["WORKLOADS", "Lap", "Workload"]
+__all__ = ["WORKLOADS", "Workload"]
 
-SEED = 20_240_229  # any; the same delays in every run
-DRAWN_MAX = 1_000_000  # drawing ten million would take longer than most of what is timed
-FURTHER = 200_000  # operations timed while n are pending
-CHUNKS_NS_MAX = 200_000_000  # a slow subject does fewer of them: it stops after 0.2 s
 FAR_TICKS = 10**15  # beyond all that idle advances over: 200,000 leaps
 LEAP_TICKS = 10**9
 COLLECTIONS = 3
 BYTES_N_MIN = 100_000  # fewer timers than this do not fill enough pages to weigh them
-
-
-@dataclass(frozen=True, slots=True)
-class Lap:
-    """One timed section: what it took altogether, and how many operations that was for."""
-
-    total: float
-    operations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +37,7 @@ class Workload:
     name: str
     says: str
     unit: str
-    run: Callable[[Rig, Subject, int], Lap]
+    run: Callable[[Any, Subject, int], Lap]  # the rig is one of its families
     families: tuple[str, ...] = ("wheel", "loop", "sched")
     only: tuple[str, ...] = ()  # subjects, if not all of the families
     both_collectors: bool = True
@@ -65,106 +52,80 @@ class Workload:
         return not (self.sizes and n and subject.delay_ticks_max < HOUR_TICKS)
 
 
-@lru_cache(maxsize=2)
-def draw_ticks(n: int, ticks_max: int, seed: int = SEED) -> list[int]:
-    """Draw delays from one tick to the longest, uniformly; beyond a million they begin again."""
-    words = memoryview(random.Random(seed).randbytes(4 * min(n, DRAWN_MAX))).cast("I")
-    drawn = [1 + word % ticks_max for word in words]
-    return drawn if n <= DRAWN_MAX else (drawn * (n // DRAWN_MAX + 1))[:n]
-
-
-def _time_ns(section: Callable[[], object]) -> int:
-    began = perf_counter_ns()
-    section()
-    return perf_counter_ns() - began
-
-
-def _load(rig: Rig, subject: Subject, n: int, seed: int = SEED) -> None:
+def _load(rig: TimerRig, subject: Subject, n: int, seed: int = SEED) -> None:
     rig.load(draw_ticks(n, subject.delay_ticks_max, seed))
 
 
-def _expect_calls(rig: Rig, expected: int) -> None:
+def _expect_calls(rig: TimerRig, expected: int) -> None:
     if (calls := rig.calls()) != expected:
         message = f"{calls} timers fired, {expected} should have"
         raise AssertionError(message)
 
 
-def _start(rig: Rig, subject: Subject, n: int) -> Lap:
+def _start(rig: TimerRig, subject: Subject, n: int) -> Lap:
     _load(rig, subject, n)
-    return Lap(_time_ns(rig.start), n)
+    return Lap(time_ns(rig.start), n)
 
 
-def _start_many(rig: Rig, subject: Subject, n: int) -> Lap:
-    assert isinstance(rig, WheelRig)
+def _start_many(rig: WheelRig, subject: Subject, n: int) -> Lap:
     _load(rig, subject, n)
     rig.load_payloads()
-    return Lap(_time_ns(rig.start_many), n)
+    return Lap(time_ns(rig.start_many), n)
 
 
-def _stop(rig: Rig, subject: Subject, n: int) -> Lap:
+def _stop(rig: TimerRig, subject: Subject, n: int) -> Lap:
     _load(rig, subject, n)
     rig.start()
-    return Lap(_time_ns(rig.stop), n)
+    return Lap(time_ns(rig.stop), n)
 
 
-def _start_stop(rig: Rig, subject: Subject, n: int) -> Lap:
+def _start_stop(rig: TimerRig, subject: Subject, n: int) -> Lap:
     _load(rig, subject, n)
     rig.start()
     ticks = draw_ticks(FURTHER, subject.delay_ticks_max, SEED + 1)
 
     def chunk(first: int, size: int) -> int:
         rig.load(ticks[first : first + size])
-        return _time_ns(rig.start_stop)
+        return time_ns(rig.start_stop)
 
-    return _in_chunks(chunk)
-
-
-def _in_chunks(chunk: Callable[[int, int], int]) -> Lap:
-    """Time ever larger chunks until there were enough operations, or enough time was spent."""
-    done, elapsed_ns, size = 0, 0, 10
-    while done < FURTHER and elapsed_ns < CHUNKS_NS_MAX:
-        size = min(size, FURTHER - done)
-        elapsed_ns += chunk(done, size)
-        done += size
-        size *= 2
-    return Lap(elapsed_ns, done)
+    return in_chunks(chunk)
 
 
-def _start_more(rig: Rig, subject: Subject, n: int) -> Lap:
+def _start_more(rig: TimerRig, subject: Subject, n: int) -> Lap:
     _load(rig, subject, n)
     rig.start()
     _load(rig, subject, FURTHER, SEED + 1)
-    return Lap(_time_ns(rig.start), FURTHER)
+    return Lap(time_ns(rig.start), FURTHER)
 
 
-def _stop_some(rig: Rig, subject: Subject, n: int) -> Lap:
+def _stop_some(rig: TimerRig, subject: Subject, n: int) -> Lap:
     _start_more(rig, subject, n)
-    return Lap(_time_ns(rig.stop), FURTHER)
+    return Lap(time_ns(rig.stop), FURTHER)
 
 
-def _expire(rig: Rig, subject: Subject, n: int) -> Lap:
+def _expire(rig: TimerRig, subject: Subject, n: int) -> Lap:
     rig.prepare_expiry()
     _load(rig, subject, n)
     rig.start()
     rig.load([])  # nobody keeps the handle of a timer that is left to fire
     rig.await_due()
-    lap = Lap(_time_ns(rig.expire), n)
+    lap = Lap(time_ns(rig.expire), n)
     _expect_calls(rig, n)
     return lap
 
 
-def _mixed(rig: Rig, subject: Subject, n: int) -> Lap:
+def _mixed(rig: TimerRig, subject: Subject, n: int) -> Lap:
     rig.prepare_expiry()
     _load(rig, subject, n)
-    churned_ns = _time_ns(rig.churn)
+    churned_ns = time_ns(rig.churn)
     rig.await_due()
-    lap = Lap(churned_ns + _time_ns(rig.expire), n)
+    lap = Lap(churned_ns + time_ns(rig.expire), n)
     whole, rest = divmod(n, BATCH)
     _expect_calls(rig, whole * KEPT_OF_BATCH + min(rest, KEPT_OF_BATCH))
     return lap
 
 
-def _bytes(rig: Rig, subject: Subject, n: int) -> Lap:
+def _bytes(rig: TimerRig, subject: Subject, n: int) -> Lap:
     _load(rig, subject, n)
     before = _resident_bytes()
     rig.start_unkept()
@@ -175,19 +136,18 @@ def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
 
 
-def _collect(rig: Rig, subject: Subject, n: int) -> Lap:
+def _collect(rig: TimerRig, subject: Subject, n: int) -> Lap:
     _load(rig, subject, n)
     rig.start_unkept()
     gc.collect()  # the first one also clears up after the set-up
-    return Lap(_time_ns(lambda: [gc.collect() for _ in range(COLLECTIONS)]) / 1e6, COLLECTIONS)
+    return Lap(time_ns(lambda: [gc.collect() for _ in range(COLLECTIONS)]) / 1e6, COLLECTIONS)
 
 
-def _idle(step: int) -> Callable[[Rig, Subject, int], Lap]:
-    def run(rig: Rig, subject: Subject, n: int) -> Lap:
-        assert isinstance(rig, WheelRig)
+def _idle(step: int) -> Callable[[WheelRig, Subject, int], Lap]:
+    def run(rig: WheelRig, subject: Subject, n: int) -> Lap:
         rig.load([FAR_TICKS + tick for tick in draw_ticks(n, subject.delay_ticks_max)])
         rig.start()
-        return _in_chunks(lambda _, times: _time_ns(lambda: rig.turn(step, times)))
+        return in_chunks(lambda _, times: time_ns(lambda: rig.turn(step, times)))
 
     return run
 
