@@ -62,7 +62,7 @@ def main() -> int:
 
 def _find_problem(options: Options) -> str | None:
     """Say what keeps the run from starting."""
-    for package in ("uvloop", "matplotlib"):
+    for package in ("uvloop", "cachetools", "matplotlib"):
         if find_spec(package) is None:
             return f"{package} is missing; pip install tickwheel[bench]"
     subjects = [SUBJECTS[name] for name in options.subjects]

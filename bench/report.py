@@ -13,7 +13,7 @@ from rich.table import Table
 
 from bench.measure import Cell
 from bench.rounds import Tracker
-from bench.subjects import LEADER, SUBJECTS
+from bench.subjects import LEADERS, SUBJECTS
 from bench.targets import judge
 from bench.workloads import WORKLOADS
 
@@ -91,7 +91,7 @@ def _print_workload(console: Console, run: Run, workload: str, *, collector: boo
         table.add_column(f"n = {n:,}", justify="right")
     for subject in subjects:
         texts = [_text(run, Cell(workload, subject, n, collector)) for n in sizes]
-        table.add_row(subject, *texts, style="bold" if subject == LEADER else "")
+        table.add_row(subject, *texts, style="bold" if subject in LEADERS.values() else "")
     console.print(table)
     for subject in subjects:
         reasons = {run.gaps[cell]: cell.n for cell in reversed(cells) if cell.subject == subject and cell in run.gaps}
@@ -104,13 +104,14 @@ def _print_workload(console: Console, run: Run, workload: str, *, collector: boo
 
 
 def _text(run: Run, cell: Cell) -> str:
-    """Write a median, and how many times that of the compiled hierarchical wheel it is."""
+    """Write a median, and how many times that of its family's leader it is."""
     figure = run.median(cell)
     if figure is None:
         return GAP if cell in run.gaps else ""
     text = _short(figure)
-    leader = run.median(Cell(cell.workload, LEADER, cell.n, cell.collector))
-    return text if leader is None or cell.subject == LEADER else f"{text} ({_short(figure / leader)}x)"
+    leader = LEADERS[SUBJECTS[cell.subject].family]
+    led = run.median(Cell(cell.workload, leader, cell.n, cell.collector))
+    return text if led is None or cell.subject == leader else f"{text} ({_short(figure / led)}x)"
 
 
 def _short(figure: float) -> str:

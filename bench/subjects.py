@@ -1,4 +1,4 @@
-"""What is measured: every scheme of tickwheel, and what Python offers without it.
+"""What is measured: every scheme of tickwheel, what stands on them, and what Python offers without it.
 
 >>> SUBJECTS["asyncio"].family
 'loop'
@@ -10,29 +10,60 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bench.caches import CacheRig
+from bench.idle import IdleRig
 from bench.loops import EventLoopRig, LoopRig, UvloopRig
 from bench.rigs import Rig, SchedRig, WheelRig
-from tickwheel import wheels
+from bench.threads import ThreadTimerRig, TimersRig
+from bench.timeouts import TimeoutRig
+from tickwheel import TTLCache, aio, wheels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LEADER", "LOOP", "PURE", "SUBJECTS", "Subject"]
+__all__ = [
+    "CACHE",
+    "IDLE",
+    "LEADER",
+    "LEADERS",
+    "LOOP",
+    "PURE",
+    "SUBJECTS",
+    "THREADS",
+    "TIMEOUT",
+    "TIMEOUT_ON_LOOP",
+    "Subject",
+]
 
 DIAL_SLOTS = 65_536  # the largest dial there is (SLOTS_MAX of tickwheel.wheels.geometry)
 HOUR_TICKS = 360_000  # the longest delay, in ticks of 10 ms
 
-LEADER = "HierarchicalWheel"  # all others are compared with it
+LEADER = "HierarchicalWheel"  # all timer modules are compared with it
 PURE = "HierarchicalWheel (pure)"
 LOOP = "EventLoop"
+TIMEOUT, TIMEOUT_ON_LOOP = "aio.timeout", "aio.timeout on EventLoop"
+THREADS = "Timers"
+CACHE = "TTLCache"
+IDLE = "IdleTimeouts"
+
+# Whom the subjects of a family are compared with.
+LEADERS = {
+    "wheel": LEADER,
+    "loop": LEADER,
+    "sched": LEADER,
+    "timeout": TIMEOUT,
+    "thread": THREADS,
+    "cache": CACHE,
+    "idle": IDLE,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A timer module under test."""
+    """What is under test."""
 
     name: str
-    family: str  # "wheel", "loop" or "sched"
+    family: str  # of LEADERS: the subjects of one do the same workloads
     make: Callable[[], Rig]
     n_max: int = 100_000  # beyond this only what the targets speak of: a full run is to end within minutes
     delay_ticks_max: int = HOUR_TICKS
@@ -45,6 +76,16 @@ def _uvloop() -> Rig:
     import uvloop  # noqa: PLC0415 - only one subject needs it
 
     return UvloopRig(uvloop.new_event_loop())
+
+
+def _cachetools() -> Rig:
+    import cachetools  # noqa: PLC0415 - only one subject needs it
+
+    return CacheRig(cachetools.TTLCache[str, str])
+
+
+def _aio_timeout(loop: asyncio.AbstractEventLoop) -> Rig:
+    return TimeoutRig(loop, aio.timeout)
 
 
 _ALL = (
@@ -87,5 +128,25 @@ _ALL = (
         note="call_later and cancel; its clock cannot be replaced, so in expire and mixed all delays are 1 ms",
     ),
     Subject("sched", "sched", SchedRig, ours=False, note="enter and cancel"),
+    Subject(TIMEOUT, "timeout", lambda: _aio_timeout(asyncio.SelectorEventLoop()), n_max=10_000),
+    Subject(TIMEOUT_ON_LOOP, "timeout", lambda: _aio_timeout(aio.EventLoop()), n_max=10_000),
+    Subject(
+        "asyncio.timeout",
+        "timeout",
+        lambda: TimeoutRig(asyncio.SelectorEventLoop(), asyncio.timeout),
+        n_max=10_000,
+        ours=False,
+    ),
+    Subject(THREADS, "thread", TimersRig, note="after and cancel, while its thread runs"),
+    Subject(
+        "threading.Timer",
+        "thread",
+        ThreadTimerRig,
+        ours=False,
+        note="made, started and cancelled; waiting for its thread to end is not timed",
+    ),
+    Subject(CACHE, "cache", lambda: CacheRig(TTLCache[str, str]), note="safe from any thread: takes a lock each time"),
+    Subject("cachetools.TTLCache", "cache", _cachetools, ours=False, note="not safe from threads: takes no lock"),
+    Subject(IDLE, "idle", IdleRig, note="on Timers, while its thread runs"),
 )
 SUBJECTS = {subject.name: subject for subject in _ALL}

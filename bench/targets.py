@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.measure import Cell
-from bench.subjects import LEADER, LOOP, PURE
+from bench.subjects import CACHE, IDLE, LEADER, LOOP, PURE, THREADS, TIMEOUT, TIMEOUT_ON_LOOP
 from bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TARGETS", "Target", "Verdict", "judge", "needed_cells"]
 
-THOUSAND, TEN_THOUSAND, MILLION, TEN_MILLION = 1000, 10_000, 1_000_000, 10_000_000
-PURE_N = 100_000  # enough to show it; the interpreted wheel takes a second for ten times as many
+THOUSAND, TEN_THOUSAND, HUNDRED_THOUSAND, MILLION, TEN_MILLION = 1000, 10_000, 100_000, 1_000_000, 10_000_000
+PURE_N = HUNDRED_THOUSAND  # enough to show it; the interpreted wheel takes a second for ten times as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,27 @@ TARGETS = (
     _faster("start_stop", "asyncio", PURE_N, 1, relation=">", subject=PURE),
     _faster("start_stop", "asyncio", MILLION, 8, subject=LOOP),
     _faster("start_stop", "uvloop", MILLION, 8, subject=LOOP),
+    _faster("timeout", "asyncio.timeout", TEN_THOUSAND, 4, subject=TIMEOUT),
+    _faster("timeout", "asyncio.timeout", TEN_THOUSAND, 4, subject=TIMEOUT_ON_LOOP),
+    _faster("after_cancel", "threading.Timer", 0, 100, subject=THREADS),
+    _faster("after_cancel", "threading.Timer", 100, 100, subject=THREADS),
+    Target(
+        f"99 % of {HUNDRED_THOUSAND:,} timers a second: late, in ms",
+        Cell("lateness", THREADS, HUNDRED_THOUSAND),
+        None,
+        "<=",
+        3,
+    ),
+    Target(
+        f"of {HUNDRED_THOUSAND:,} timers a second: early",
+        Cell("early", THREADS, HUNDRED_THOUSAND),
+        None,
+        "<=",
+        0,
+    ),
+    _faster("cache_set", "cachetools.TTLCache", HUNDRED_THOUSAND, 2, subject=CACHE),
+    _faster("cache_get", "cachetools.TTLCache", HUNDRED_THOUSAND, 2, subject=CACHE),
+    Target(f"ns a touch takes, n = {TEN_THOUSAND:,}", Cell("touch", IDLE, TEN_THOUSAND), None, "<=", 150),
 )
 
 

@@ -14,10 +14,15 @@ from pathlib import Path
 from resource import getpagesize
 from typing import TYPE_CHECKING, Any
 
+from bench.caches import get_items, set_items
 from bench.draws import SEED, draw_ticks
+from bench.idle import touch_keys
 from bench.lap import FURTHER, Lap, in_chunks, time_ns
+from bench.lateness import early, late
 from bench.rigs import BATCH, KEPT_OF_BATCH, TimerRig, WheelRig
-from bench.subjects import HOUR_TICKS, LEADER, Subject
+from bench.subjects import HOUR_TICKS, LEADER, THREADS, Subject
+from bench.threads import start_and_cancel
+from bench.timeouts import enter_timeouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,6 +160,8 @@ def _idle(step: int) -> Callable[[WheelRig, Subject, int], Lap]:
 _WHEEL = ("wheel",)
 _GROWING = (LEADER,)  # the one whose growth the targets speak of; for the others start and stop tell enough
 _IDLE_SIZES = (0, 1000)  # nothing pending, and some timers far beyond
+_THREAD_SIZES = (0, 100)  # nothing pending, and as many as there can reasonably be threads
+_LATE_SIZES = (100_000,)  # timers a second: the load the target speaks of
 
 _ALL = (
     Workload("start", "start n timers and keep the handles", "ns per timer", _start),
@@ -192,5 +199,50 @@ _ALL = (
         families=_WHEEL,
         sizes=_IDLE_SIZES,
     ),
+    Workload(
+        "timeout",
+        "enter and leave a timeout while n are pending",
+        "ns per timeout",
+        enter_timeouts,
+        families=("timeout",),
+    ),
+    Workload(
+        "after_cancel",
+        "start and cancel a timer from a thread while n are pending",
+        "ns per pair",
+        start_and_cancel,
+        families=("thread",),
+        sizes=_THREAD_SIZES,
+    ),
+    Workload(
+        "lateness",
+        "what 99 % keep to when n timers come due every second",
+        "ms",
+        late,
+        families=("thread",),
+        only=(THREADS,),
+        both_collectors=False,
+        sizes=_LATE_SIZES,
+    ),
+    Workload(
+        "early",
+        "how many fire before their deadline when n come due every second",
+        "timers",
+        early,
+        families=("thread",),
+        only=(THREADS,),
+        both_collectors=False,
+        sizes=_LATE_SIZES,
+    ),
+    Workload(
+        "cache_set",
+        "set new keys in a cache of n items: these go by size and by expiry",
+        "ns per item",
+        set_items,
+        families=("cache",),
+        n_min=2,
+    ),
+    Workload("cache_get", "get items of a cache of n, all hits", "ns per item", get_items, families=("cache",)),
+    Workload("touch", "touch a key while n are watched", "ns per touch", touch_keys, families=("idle",)),
 )
 WORKLOADS = {workload.name: workload for workload in _ALL}

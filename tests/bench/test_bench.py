@@ -11,12 +11,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from bench import lateness
 from bench.measure import Cell, Sample
 from bench.options import read_options
 from bench.plots import PLOTTED
 from bench.rounds import Plan, Tracker, run_rounds
-from bench.subjects import LEADER, SUBJECTS
+from bench.subjects import LEADER, LEADERS, SUBJECTS, THREADS
 from bench.targets import TARGETS, Target, judge, needed_cells
+from bench.threads import TimersRig
 from bench.workloads import BYTES_N_MIN, WORKLOADS
 from tickwheel import COMPILED
 
@@ -26,6 +28,7 @@ needs_native = pytest.mark.skipif(not COMPILED, reason="no C compiler here, so n
 ROOT = Path(__file__).parents[2]
 SIZES = (100, 1000)
 A, B = Cell("start", "asyncio", 10), Cell("start", LEADER, 10)
+IN_REAL_TIME = ("lateness", "early")  # they take seconds at any size; see below
 
 
 def run_bench(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -40,12 +43,16 @@ def medians(result: dict[str, Any], *, collector: bool = True) -> dict[tuple[str
 
 @needs_native
 def test_every_subject_has_a_positive_figure_in_every_workload_that_applies(tmp_path: Path) -> None:
-    done = run_bench("--sizes", "100,1000", "--repeats", 1, "--collector", "on", "--out", tmp_path)
+    workloads = [name for name in WORKLOADS if name not in IN_REAL_TIME]
+    done = run_bench(
+        "--sizes", "100,1000", "--repeats", 1, "--collector", "on", "--workloads", ",".join(workloads),
+        "--out", tmp_path,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "results.json").read_text())
     expected = {
         (workload.name, subject.name, n)
-        for workload in WORKLOADS.values()
+        for workload in (WORKLOADS[name] for name in workloads)
         for n in workload.sizes or SIZES
         for subject in SUBJECTS.values()
         if workload.applies(subject, n)
@@ -53,7 +60,8 @@ def test_every_subject_has_a_positive_figure_in_every_workload_that_applies(tmp_
     found = medians(result)
     assert set(found) == expected
     assert all(figure > 0 for figure in found.values())
-    assert {name for name, _, _ in expected} == set(WORKLOADS) - {"bytes"}  # which needs more timers: see below
+    assert {name for name, _, _ in expected} == set(workloads) - {"bytes"}  # which needs more timers: see below
+    assert {SUBJECTS[name].family for _, name, _ in found} == set(LEADERS)
     assert all(result["environment"].values())
     for name in PLOTTED:
         assert ET.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
@@ -73,6 +81,23 @@ def test_json_goes_to_stdout_and_progress_does_not(tmp_path: Path) -> None:
     assert len(medians(result)) == 4
     assert set(medians(result, collector=False)) == {("start", "asyncio", BYTES_N_MIN)}, "what a target speaks of"
     assert all(figure > 0 for figure in medians(result).values())
+
+
+@pytest.mark.parametrize("name", IN_REAL_TIME)
+def test_timers_that_come_due_in_real_time_are_each_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lateness, "SECONDS", 0.05)
+    rig = TimersRig()
+    lap = WORKLOADS[name].run(rig, SUBJECTS[THREADS], 1000)
+    rig.close()
+    assert lap.operations == 1
+    assert lap.total > 0 if name == "lateness" else lap.total == 0  # how late is noise, that none is early is not
+
+
+def test_every_subject_is_compared_with_one_of_ours_in_its_family() -> None:
+    for subject in SUBJECTS.values():
+        leader = SUBJECTS[LEADERS[subject.family]]
+        assert leader.ours
+        assert any(w.applies(subject, n) and w.applies(leader, n) for w in WORKLOADS.values() for n in w.sizes or SIZES)
 
 
 @pytest.mark.parametrize(
