@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from bench.options import Options
     from bench.rounds import Run
 
-__all__ = ["document"]
+__all__ = ["document", "environment"]
 
 
 def document(run: Run, options: Options) -> dict[str, Any]:
     """Write everything down in what JSON can hold."""
     return {
-        "environment": _environment(),
+        "environment": environment(),
         # Where the files went is nobody's concern but the caller's.
         "options": {name: value for name, value in asdict(options).items() if name != "folder"},
         "figures": [
@@ -54,7 +54,8 @@ def document(run: Run, options: Options) -> dict[str, Any]:
     }
 
 
-def _environment() -> dict[str, object]:
+def environment() -> dict[str, object]:
+    """Say where figures were taken, and of what."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
