@@ -113,7 +113,6 @@ class Server:
         self.first = connections
         self.last = connections * (1 + rounds)
         self.messages = 0
-        self.open = 0
         self.began_s = 0.0
         self.took_s: float | None = None
         self.ended = asyncio.Event()
@@ -122,13 +121,13 @@ class Server:
         """Serve until the last round is over and return the processor time it took, in seconds."""
         server = await asyncio.start_server(self._echo, "127.0.0.1", 0, backlog=2 * BUNCH)
         print(server.sockets[0].getsockname()[1], flush=True)
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self.ended.set)  # the client is gone
         await asyncio.wait_for(self.ended.wait(), SERVER_SECONDS_MAX)
         if self.took_s is None:
             raise ServerFailed(f"the client left after {self.messages:,} of {self.last:,} messages")
         return self.took_s
 
     async def _echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.open += 1
         timeout = self.timeout
         while True:
             if timeout is None:
@@ -147,9 +146,6 @@ class Server:
                 self.took_s = _processor_s() - self.began_s
                 self.ended.set()
         writer.close()
-        self.open -= 1
-        if self.open == 0:
-            self.ended.set()
 
 
 def _processor_s() -> float:
@@ -174,7 +170,9 @@ def measure(variant: Variant, options: Options) -> float:
     arguments = [variant.name, str(options.connections), str(options.rounds)]
     command = [sys.executable, "-m", "bench.echo", "serve", *arguments]
     with ExitStack() as stack:
-        child = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0))
+        # Nothing is written to its standard input, but that it ends tells the server that we did.
+        pipe = subprocess.PIPE
+        child = stack.enter_context(subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, process_group=0))
         stack.callback(child.kill)
         watchdog = threading.Timer(SERVER_SECONDS_MAX, child.kill)
         watchdog.start()
