@@ -21,7 +21,7 @@ from bench.lap import FURTHER, Lap, in_chunks, time_ns
 from bench.lateness import early, late
 from bench.rigs import BATCH, KEPT_OF_BATCH, TimerRig, WheelRig
 from bench.subjects import HOUR_TICKS, LEADER, THREADS, Subject
-from bench.threads import start_and_cancel
+from bench.threads import start_and_cancel, start_and_cancel_on_one_core
 from bench.timeouts import enter_timeouts
 
 if TYPE_CHECKING:
@@ -211,6 +211,14 @@ _ALL = (
         "start and cancel a timer from a thread while n are pending",
         "ns per pair",
         start_and_cancel,
+        families=("thread",),
+        sizes=_THREAD_SIZES,
+    ),
+    Workload(
+        "after_cancel_one_core",
+        "the same with all threads on one core",
+        "ns per pair",
+        start_and_cancel_on_one_core,
         families=("thread",),
         sizes=_THREAD_SIZES,
     ),
