@@ -16,6 +16,7 @@ run: $(STAMP)  ## show a wheel turning in the terminal
 
 test: $(STAMP)  ## run every test, on both builds
 	$(BIN)/python -m pytest
+	TICKWHEEL_PURE=1 $(BIN)/python -m pytest tests/timers tests/recipes
 
 check: lint types rooms test versions  ## what has to hold before anything lands
 

@@ -15,7 +15,16 @@ PACKAGE = Path("src/tickwheel")
 WHEELS_INTERPRETED = {"__init__.py", "__main__.py", "contract.py", "geometry.py"}
 
 # Of the other rooms only what is called for every timer.
-HOT = ("timers/alarms.py", "timers/timeouts.py")
+HOT = (
+    "durations.py",
+    "recipes/idle_timeouts.py",
+    "recipes/ttl_cache.py",
+    "timers/alarms.py",
+    "timers/handle.py",
+    "timers/own_time.py",
+    "timers/register.py",
+    "timers/timeouts.py",
+)
 
 COMPILER_FLAGS = [
     "-include",

@@ -13,6 +13,7 @@ numbers mean what they say: 0.1 is a tenth of a second, not the binary fraction 
 import re
 from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
+from math import floor
 from typing import Final
 
 from tickwheel.errors import InvalidDuration
@@ -53,11 +54,12 @@ def to_ns(duration: Duration) -> int:
     if type(duration) is float and 0.0 <= duration < FLOAT_SECONDS_MAX:
         # The usual case, quickly: what is written to the nanosecond is at most a rounding error off one.
         product = duration * 1e9
-        nearest = round(product)
+        nearest = floor(product + 0.5)
         if abs(product - nearest) < ROUNDING_ERROR_NS:
             return nearest
-    if isinstance(duration, bool) or not isinstance(duration, (int, float, timedelta, str)):
-        raise InvalidDuration(duration, "give seconds, a timedelta, or text such as '1h30m' or 'PT5M'")
+    given: object = duration  # whatever it is declared to be
+    if isinstance(given, bool) or not isinstance(given, (int, float, timedelta, str)):
+        raise InvalidDuration(given, "give seconds, a timedelta, or text such as '1h30m' or 'PT5M'")
     ns = _from_text(duration) if isinstance(duration, str) else _from_number(duration)
     if ns < 0:
         raise InvalidDuration(duration, "a duration cannot be negative")

@@ -1,5 +1,6 @@
 """Every verb of a set of timers, on virtual time: exact, ordered, and at once."""
 
+import weakref
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -394,3 +395,19 @@ def test_leaving_the_block_stops() -> None:
     with ManualTimers() as timers:
         handle = timers.after(1, print)
     assert handle.cancelled
+
+
+def test_a_set_that_is_dropped_lets_go_of_what_was_pending() -> None:
+    class Order:
+        def expire(self) -> None:
+            pass
+
+    timers = ManualTimers()
+    order = Order()
+    handle = timers.after("30m", order.expire)
+    timers.every("1m", order.expire)
+    gone = weakref.ref(order)
+    del order, timers
+    assert handle.cancelled
+    del handle
+    assert gone() is None

@@ -2,7 +2,7 @@
 
     timeouts = IdleTimeouts(Timers())
     timeouts.watch(connection, "30s", connection.close)
-    timeouts.touch(connection)                  # on every packet: one clock reading, one dict entry
+    timeouts.touch(connection)                  # on every packet: one clock reading, one look into a dict
 
 Touching does not move the timer. When it comes due it looks at the time of the last touch, and waits for what
 is left:
@@ -15,10 +15,24 @@ from typing import Any
 
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import DuplicateKey, MissingCallback
-from tickwheel.timers import TimerHandle
+from tickwheel.timers.handle import TimerHandle
+from tickwheel.timers.own_time import OwnTime
 from tickwheel.timers.timer_set import TimerSet
 
 __all__ = ["IdleTimeouts"]
+
+
+class Watch:
+    """One key that is watched."""
+
+    __slots__ = ("args", "handle", "on_idle", "timeout_ns", "touched_ns")
+
+    def __init__(self, timeout_ns: int, on_idle: Callable[..., object], args: tuple[Any, ...], now_ns: int) -> None:
+        self.timeout_ns = timeout_ns
+        self.on_idle = on_idle
+        self.args = args
+        self.touched_ns = now_ns
+        self.handle: TimerHandle | None = None
 
 
 class IdleTimeouts:
@@ -26,54 +40,58 @@ class IdleTimeouts:
 
     def __init__(self, timers: TimerSet) -> None:
         self._timers = timers
-        self._now_ns: Callable[[], int] = timers.own_ns
-        self._touched_ns: dict[Hashable, int] = {}
-        self._handles: dict[Hashable, TimerHandle] = {}
+        self._time: OwnTime = timers._time
+        self._watches: dict[Hashable, Watch] = {}
 
     def watch(self, key: Hashable, timeout: Duration, on_idle: Callable[..., object], *args: Any) -> None:
         """Call back, once, when a key has not been touched for a timeout; with the key if without arguments."""
-        if key in self._touched_ns:
+        if key in self._watches:
             raise DuplicateKey(key)
         if not callable(on_idle):
             raise MissingCallback(on_idle)
         timeout_ns = to_ns(timeout)
-        self._touched_ns[key] = self._now_ns()
-        self._handles[key] = self._timers.after(timeout_ns / 1e9, self._look, key, timeout_ns, on_idle, args or (key,))
+        watch = Watch(timeout_ns, on_idle, args or (key,), self._time.now_ns())
+        self._watches[key] = watch  # before the timer, which may come due at once
+        try:
+            watch.handle = self._timers.after(timeout_ns / 1e9, self._look, key, watch)
+        except BaseException:
+            del self._watches[key]
+            raise
 
     def touch(self, key: Hashable) -> bool:
         """Say that a key is not idle; False if it is not watched."""
-        if key in self._touched_ns:
-            self._touched_ns[key] = self._now_ns()
-            return True
-        return False
+        watch = self._watches.get(key)
+        if watch is None:
+            return False
+        watch.touched_ns = self._time.now_ns()
+        return True
 
     def forget(self, key: Hashable) -> bool:
         """Watch a key no longer; False if it was not watched."""
-        handle = self._handles.pop(key, None)
-        if handle is None:
+        watch = self._watches.pop(key, None)
+        if watch is None:
             return False
-        del self._touched_ns[key]
-        handle.cancel()
+        if watch.handle is not None:
+            watch.handle.cancel()
         return True
 
     def idle_for(self, key: Hashable) -> float | None:
         """Tell for how many seconds a key has not been touched; None if it is not watched."""
-        touched_ns = self._touched_ns.get(key)
-        return None if touched_ns is None else (self._now_ns() - touched_ns) / 1e9
+        watch = self._watches.get(key)
+        return None if watch is None else (self._time.now_ns() - watch.touched_ns) / 1e9
 
     def __len__(self) -> int:
-        return len(self._handles)
+        return len(self._watches)
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._handles
+        return key in self._watches
 
-    def _look(self, key: Hashable, timeout_ns: int, on_idle: Callable[..., object], args: tuple[Any, ...]) -> None:
-        touched_ns = self._touched_ns.get(key)
-        if touched_ns is None:
+    def _look(self, key: Hashable, watch: Watch) -> None:
+        if self._watches.get(key) is not watch:
             return  # forgotten while we were on our way
-        left_ns = touched_ns + timeout_ns - self._now_ns()
+        left_ns = watch.touched_ns + watch.timeout_ns - self._time.now_ns()
         if left_ns > 0:
-            self._handles[key].touch(left_ns / 1e9)
-            return
-        del self._handles[key], self._touched_ns[key]
-        on_idle(*args)
+            watch.handle = self._timers.after(left_ns / 1e9, self._look, key, watch)
+        else:
+            self._watches.pop(key, None)
+            watch.on_idle(*watch.args)

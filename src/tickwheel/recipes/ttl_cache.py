@@ -12,19 +12,26 @@
 An expired item is never handed out, to the nanosecond. Its memory is freed when the cache is next written to or
 counted, or, given a set of timers, when its time is over, whether anyone looks or not. Beyond `maxsize`, what
 was used least recently goes. Safe from any thread; `on_evict(key, value, cause)` is called outside the lock.
+
+Items are in a dict, on a wheel by when they expire, and in a ring by when they were used:
+
+    ring     oldest <-> ... <-> newest          a used item moves to the end; the oldest goes when there are too many
+
+Compiled, reading takes no lock: native code is not interrupted between two links of the ring.
 """
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, MutableMapping
-from typing import Final, Generic, Literal, TypeVar
+from threading import RLock
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidCache
-from tickwheel.timers import TimerHandle
+from tickwheel.timers.handle import TimerHandle
 from tickwheel.timers.timer_set import TimerSet
-from tickwheel.wheels import BINARY, HierarchicalWheel, Timer
+from tickwheel.wheels.geometry import BINARY
+from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
+from tickwheel.wheels.timer import Timer
 
 __all__ = ["Cause", "TTLCache"]
 
@@ -33,18 +40,39 @@ V = TypeVar("V")
 
 Cause = Literal["expired", "size", "replaced", "deleted"]
 
-TICK_NS: Final = BINARY.tick_ns
+TICK_NS: Final[int] = BINARY.tick_ns
+
+
+# Between any two lines of the interpreted build another thread may come in.
+INTERPRETED: Final[bool] = __file__.endswith(".py")
 
 
 class Item(Generic[V]):
-    """A value, and when it is over."""
+    """A value, when it is over, and its neighbours in the order of use."""
 
-    __slots__ = ("expires_ns", "timer", "value")
+    __slots__ = ("expires_ns", "key", "newer", "older", "timer", "value")
 
-    def __init__(self, value: V, expires_ns: int, timer: Timer) -> None:
+    def __init__(self, key: Any, value: V, expires_ns: int, timer: Timer | None) -> None:
+        self.key = key
         self.value = value
         self.expires_ns = expires_ns
         self.timer = timer
+        self.older: Item[V] = self
+        self.newer: Item[V] = self
+
+    def link_before(self, end: "Item[V]") -> None:
+        """Become the newest of the ring that an item ends."""
+        self.older = end.older
+        self.newer = end
+        end.older.newer = self
+        end.older = self
+
+    def unlink(self) -> None:
+        """Leave the ring; harmless outside of one."""
+        self.older.newer = self.newer
+        self.newer.older = self.older
+        self.older = self
+        self.newer = self
 
 
 class TTLCache(MutableMapping[K, V]):
@@ -66,11 +94,17 @@ class TTLCache(MutableMapping[K, V]):
         self._on_evict = on_evict
         self._timers = timers
         self._sweep: TimerHandle | None = None
-        self._now_ns = (clock or SystemClock()).monotonic_ns
+        self._now_ns: Callable[[], int] = SystemClock.monotonic_ns if clock is None else clock.monotonic_ns
         self._origin_ns = self._now_ns()
         self._wheel = HierarchicalWheel(BINARY)
-        self._items: OrderedDict[K, Item[V]] = OrderedDict()
-        self._lock = threading.RLock()
+        self._items: dict[K, Item[V]] = {}
+        nothing: Any = None
+        self._end: Item[V] = Item(
+            nothing, nothing, 0, None
+        )  # of the ring: its neighbours are the oldest and the newest
+        self._lock: Any = RLock()
+        self._acquire: Callable[[], object] = self._lock.acquire  # a `with` looks both up each time
+        self._release: Callable[[], object] = self._lock.release
         self._gone: list[tuple[K, V, Cause]] = []
         self.hits = 0
         self.misses = 0
@@ -83,17 +117,26 @@ class TTLCache(MutableMapping[K, V]):
     # -- reading
 
     def __getitem__(self, key: K) -> V:
-        with self._lock:
-            item = self._items.get(key)
-            if item is None or item.expires_ns <= self._now_ns():
-                self.misses += 1
-                raise KeyError(key)
-            self.hits += 1
-            self._items.move_to_end(key)
-            return item.value
+        item = self._items.get(key)
+        if item is None or item.expires_ns <= self._now_ns():
+            self.misses += 1
+            raise KeyError(key)
+        self.hits += 1
+        if INTERPRETED:
+            with self._lock:
+                self._use(item)
+        else:
+            self._use(item)
+        return item.value
+
+    def _use(self, item: Item[V]) -> None:
+        if item.newer is not item:  # it may have left since it was found
+            item.unlink()
+            item.link_before(self._end)
 
     def __contains__(self, key: object) -> bool:
-        item = self._items.get(key)  # type: ignore[arg-type] # any object may be asked for
+        wanted: Any = key  # anything may be asked for
+        item = self._items.get(wanted)
         return item is not None and item.expires_ns > self._now_ns()
 
     def ttl(self, key: K) -> float | None:
@@ -145,36 +188,48 @@ class TTLCache(MutableMapping[K, V]):
     def expire(self) -> None:
         """Free the memory of what has expired; done by itself when something is written."""
         with self._lock:
-            self._expire()
+            self._expire(self._now_ns())
         self._tell()
 
     def _put(self, key: K, value: V, ttl_ns: int) -> None:
-        with self._lock:
-            self._expire()
+        self._acquire()
+        try:
+            now_ns = self._now_ns()
+            self._expire(now_ns)
             if key in self._items:
                 self._drop(key, "replaced")
             if ttl_ns == 0:
-                self._gone.append((key, value, "expired"))  # over before it began: it takes nobody's place
+                self._note(key, value, "expired")  # over before it began: it takes nobody's place
             else:
-                self._store(key, value, self._now_ns() + ttl_ns)
+                self._store(key, value, now_ns + ttl_ns)
+        finally:
+            self._release()
         if self._gone:
             self._tell()
 
     def _store(self, key: K, value: V, expires_ns: int) -> None:
-        due_tick = -(-(expires_ns - self._origin_ns) // TICK_NS)
-        self._items[key] = Item(value, expires_ns, self._wheel.start(max(due_tick - self._wheel.now, 0), key))
+        due_tick = (expires_ns - self._origin_ns + TICK_NS - 1) // TICK_NS
+        timer = self._wheel.start(max(due_tick - self._wheel._now, 0), key)
+        item = Item(key, value, expires_ns, timer)
+        self._items[key] = item
+        item.link_before(self._end)
         if len(self._items) > self._maxsize:
-            self._drop(next(iter(self._items)), "size")
+            self._drop(self._end.newer.key, "size")
         if self._timers is not None:
             self._plan_sweep(self._timers)
 
-    def _expire(self) -> None:
-        tick = (self._now_ns() - self._origin_ns) // TICK_NS
-        if tick > self._wheel.now:
+    def _expire(self, now_ns: int) -> None:
+        tick = (now_ns - self._origin_ns) // TICK_NS
+        if tick > self._wheel._now:
             for timer in self._wheel.advance(tick):
-                key: K = timer.take()  # type: ignore[assignment] # what _put gave it
+                key: Any = timer.take()
                 item = self._items.pop(key)
-                self._gone.append((key, item.value, "expired"))
+                item.unlink()
+                self._note(key, item.value, "expired")
+
+    def _note(self, key: K, value: V, cause: Cause) -> None:
+        if self._on_evict is not None:
+            self._gone.append((key, value, cause))
 
     def _wheel_is_behind(self) -> bool:
         due = self._wheel.next_due()
@@ -182,8 +237,10 @@ class TTLCache(MutableMapping[K, V]):
 
     def _drop(self, key: K, cause: Cause) -> None:
         item = self._items.pop(key)
+        item.unlink()
         self._wheel.stop(item.timer)
-        self._gone.append((key, item.value, "expired" if item.expires_ns <= self._now_ns() else cause))
+        if self._on_evict is not None:
+            self._note(key, item.value, "expired" if item.expires_ns <= self._now_ns() else cause)
 
     def _plan_sweep(self, timers: TimerSet) -> None:
         """Have the timers free what expires, when it does."""
@@ -198,7 +255,7 @@ class TTLCache(MutableMapping[K, V]):
 
     def _sweep_now(self) -> None:
         with self._lock:
-            self._expire()
+            self._expire(self._now_ns())
             if self._timers is not None:
                 self._plan_sweep(self._timers)
         self._tell()

@@ -1,16 +1,28 @@
 """What `after` and `every` return: one timer, to be cancelled, touched and asked about."""
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
-from weakref import ref
+from typing import Any
 
-from tickwheel.durations import Duration
-from tickwheel.wheels import Timer
+from tickwheel.durations import Duration, to_ns
+from tickwheel.wheels.timer import Timer
 
-if TYPE_CHECKING:
-    from tickwheel.timers.timer_set import TimerSet
+__all__ = ["Keeper", "TimerHandle"]
 
-__all__ = ["TimerHandle"]
+
+class Keeper:
+    """What a handle asks of whoever keeps it."""
+
+    def cancel(self, handle_or_key: object) -> bool:
+        """Keep a timer from running again."""
+        raise NotImplementedError
+
+    def touch(self, handle_or_key: object, delay_ns: int | None) -> bool:
+        """Let a timer wait anew."""
+        raise NotImplementedError
+
+    def now_ns(self) -> int:
+        """Read the time that deadlines go by."""
+        raise NotImplementedError
 
 
 class TimerHandle:
@@ -21,7 +33,7 @@ class TimerHandle:
         "_deadline_ns",
         "_delay_ns",
         "_done",
-        "_owner",
+        "_keeper",
         "_timer",
         "args",
         "callback",
@@ -35,17 +47,16 @@ class TimerHandle:
 
     def __init__(
         self,
-        owner: "ref[TimerSet]",
-        callback: Callable[..., object],
+        keeper: Keeper,
+        callback: Any,
         args: tuple[Any, ...],
         delay_ns: int,
-        *,
-        times: int = 1,
-        fixed_delay: bool = False,
         key: Hashable = None,
         group: Hashable = None,
+        times: int = 1,
+        fixed_delay: bool = False,  # noqa: FBT001, FBT002 - a native call; the verbs have it by name
     ) -> None:
-        self.callback = callback
+        self.callback: Callable[..., object] = callback
         self.args = args
         self.key = key
         self.group = group
@@ -53,7 +64,7 @@ class TimerHandle:
         self.fixed_delay = fixed_delay
         self.count = 0  # how often it came due
         self.missed = 0  # periods that passed unseen, while the process or its thread was held up
-        self._owner = owner
+        self._keeper = keeper
         self._delay_ns = delay_ns  # the interval, for one that comes back
         self._deadline_ns = 0
         self._timer: Timer | None = None
@@ -78,20 +89,15 @@ class TimerHandle:
     @property
     def due_in(self) -> float | None:
         """Seconds until it comes due, by its set's clock; None if it is not pending."""
-        owner = self._owner()
-        if owner is None or not self.pending:
-            return None
-        return max(self._deadline_ns - owner.own_ns(), 0) / 1e9
+        return max(self._deadline_ns - self._keeper.now_ns(), 0) / 1e9 if self.pending else None
 
     def cancel(self) -> bool:
         """Keep it from running again; False if it is over already."""
-        owner = self._owner()
-        return owner is not None and owner.cancel(self)
+        return self._keeper.cancel(self)
 
     def touch(self, delay: Duration | None = None) -> bool:
         """Let it wait anew, as long as at first or as long as told; False if it was cancelled."""
-        owner = self._owner()
-        return owner is not None and owner.touch(self, delay)
+        return self._keeper.touch(self, None if delay is None else to_ns(delay))
 
     def __repr__(self) -> str:
         name = getattr(self.callback, "__qualname__", repr(self.callback))

@@ -40,18 +40,18 @@ class AsyncTimers(TimerSet):
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None, **options: Unpack[Options]) -> None:
         self._loop = loop or asyncio.get_running_loop()
         super().__init__(LoopClock(self._loop), **options)
+        self._register.awaited = TICK_MAX
         self._call: asyncio.TimerHandle | None = None
-        self._call_tick = TICK_MAX
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def running(self) -> bool:
         """Whether timers come due."""
-        return not self._stopped and not self._loop.is_closed()
+        return not self._register.stopped and not self._loop.is_closed()
 
     def stop(self) -> list[TimerHandle]:
         """Stop for good and hand back what was pending, by due time; tasks that run go on."""
-        left = self._close()
+        left = self._register.close()
         self._disarm()
         return left
 
@@ -63,39 +63,35 @@ class AsyncTimers(TimerSet):
 
     # -- the loop
 
-    def _wake(self, due: int) -> None:
-        if due < self._call_tick:
-            self._arm()
-
-    def _arm(self) -> None:
+    def _wake(self) -> None:
         """Have the loop call when the wheel next has work."""
         self._disarm()
-        wait_ns = self._wait_ns()
+        wait_ns = self._register.wait_ns()
         if wait_ns is not None:
-            self._call_tick = self._wheel.next_due() or TICK_MAX
+            self._register.awaited = self._register.wheel.next_due() or TICK_MAX
             self._call = self._loop.call_later(wait_ns / 1e9, self._turn)
 
     def _disarm(self) -> None:
         if self._call is not None:
             self._call.cancel()
-        self._call, self._call_tick = None, TICK_MAX
+        self._call = None
+        self._register.awaited = TICK_MAX
 
     def _turn(self) -> None:
-        self._call, self._call_tick = None, 0  # no need to be woken while awake
-        due = self._collect()
+        self._call = None
+        self._register.awaited = 0  # no need to be woken while awake
+        due = self._register.collect()
         for handle in due:
             self._run(handle)
-        self._call_tick = TICK_MAX
         if due:
-            # There may be more; the loop gets its turn between batches.
-            self._call, self._call_tick = self._loop.call_later(0, self._turn), 0
+            self._call = self._loop.call_later(0, self._turn)  # there may be more; the loop gets its turn between
         else:
-            self._arm()
+            self._wake()
 
     def _run(self, handle: TimerHandle) -> None:
         if not asyncio.iscoroutinefunction(handle.callback):
             super()._run(handle)
-        elif self._begin_run(handle):
+        elif self._register.begin_run(handle):
             task = self._loop.create_task(self._await(handle, handle.callback(*handle.args)))
             self._tasks.add(task)  # the loop itself keeps only a weak reference
             task.add_done_callback(self._tasks.discard)
@@ -105,4 +101,4 @@ class AsyncTimers(TimerSet):
             await running
         except Exception as error:  # noqa: BLE001 - a callback must not take the others with it
             self._report(handle, error)
-        self._end_run(handle)
+        self._register.end_run(handle)

@@ -5,6 +5,7 @@ own time     0 s        10 s       10 s       30 s
 pause      resume, speed 2
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from tickwheel.clock import Clock
@@ -20,10 +21,10 @@ SPEED_MAX: Final = 1000.0
 class OwnTime:
     """Nanoseconds since it was made, less pauses, times its speed. Its user brings the lock."""
 
-    __slots__ = ("_anchor_ns", "_clock", "_own_anchor_ns", "paused", "speed")
+    __slots__ = ("_anchor_ns", "_own_anchor_ns", "_read_ns", "paused", "speed")
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self._read_ns: Callable[[], int] = clock.monotonic_ns
         # It stood at `_own_anchor_ns` when the clock stood at `_anchor_ns`.
         self._anchor_ns = clock.monotonic_ns()
         self._own_anchor_ns = 0
@@ -34,8 +35,10 @@ class OwnTime:
         """Read it."""
         if self.paused:
             return self._own_anchor_ns
-        passed_ns = self._clock.monotonic_ns() - self._anchor_ns
-        return self._own_anchor_ns + (passed_ns if self.speed == 1.0 else int(passed_ns * self.speed))
+        now_ns = self._read_ns()
+        if self.speed == 1.0:
+            return self._own_anchor_ns + now_ns - self._anchor_ns
+        return self._own_anchor_ns + int((now_ns - self._anchor_ns) * self.speed)
 
     def wait_ns(self, until_ns: int) -> int | None:
         """Return how long the clock goes on before this time comes; None if it does not, because of a pause."""
@@ -60,4 +63,5 @@ class OwnTime:
 
     def _anchor(self) -> None:
         own_ns = self.now_ns()
-        self._anchor_ns, self._own_anchor_ns = self._clock.monotonic_ns(), own_ns
+        self._anchor_ns = self._read_ns()
+        self._own_anchor_ns = own_ns

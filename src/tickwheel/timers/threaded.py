@@ -21,8 +21,9 @@ from weakref import WeakSet
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.errors import TimersStopped
 from tickwheel.timers.handle import TimerHandle
+from tickwheel.timers.register import Register
 from tickwheel.timers.timer_set import Options, TimerSet, log
-from tickwheel.wheels import TICK_MAX, HierarchicalWheel
+from tickwheel.wheels import TICK_MAX
 
 __all__ = ["Timers", "default_timers"]
 
@@ -40,19 +41,19 @@ class Timers(TimerSet):
     ) -> None:
         super().__init__(clock or SystemClock(), **options)
         self._executor = executor
-        self._condition = threading.Condition(self._lock)
+        self._condition = threading.Condition(self._register.lock)
         self._thread: threading.Thread | None = None
-        self._asleep_until = TICK_MAX  # the tick the thread sleeps until; 0 while it is awake
+        self._register.awaited = TICK_MAX  # as if it slept: the first timer starts the thread
         _instances.add(self)
 
     def start(self) -> Self:
         """Start the thread; the first timer does so by itself. Harmless if it runs."""
-        with self._lock:
-            if self._stopped:
+        with self._register.lock:
+            if self._register.stopped:
                 raise TimersStopped
             if not self.running:
                 self._thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
-                self._asleep_until = 0
+                self._register.awaited = 0
                 self._thread.start()
         return self
 
@@ -63,8 +64,8 @@ class Timers(TimerSet):
 
     def stop(self) -> list[TimerHandle]:
         """Stop for good and hand back what was pending, by due time; a callback that runs is waited for."""
-        with self._lock:
-            left = self._close()
+        with self._register.lock:
+            left = self._register.close()
             self._condition.notify_all()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -79,27 +80,27 @@ class Timers(TimerSet):
     # -- the thread
 
     def _turn(self) -> None:
-        while not self._stopped:
-            due = self._collect()
+        register = self._register
+        while not register.stopped:
+            due = register.collect()
             for handle in due:
                 self._dispatch(handle)
             if not due:
-                self._sleep()
+                self._sleep(register)
 
-    def _sleep(self) -> None:
+    def _sleep(self, register: Register) -> None:
         with self._condition:
-            wait_ns = self._wait_ns()
-            if self._stopped or wait_ns == 0:
+            wait_ns = register.wait_ns()
+            if register.stopped or wait_ns == 0:
                 return
-            self._asleep_until = TICK_MAX if wait_ns is None else self._wheel.next_due() or TICK_MAX
+            register.awaited = TICK_MAX if wait_ns is None else register.wheel.next_due() or TICK_MAX
             self._condition.wait(None if wait_ns is None else min(wait_ns / 1e9, WAIT_SECONDS_MAX))
-            self._asleep_until = 0
+            register.awaited = 0
 
-    def _wake(self, due: int) -> None:
-        if due < self._asleep_until:
-            if self._thread is None:
-                self.start()
-            self._condition.notify_all()
+    def _wake(self) -> None:
+        if self._thread is None:
+            self.start()
+        self._condition.notify_all()
 
     def _dispatch(self, handle: TimerHandle) -> None:
         if self._executor is None:
@@ -114,13 +115,11 @@ class Timers(TimerSet):
 
     def _forget_parent(self) -> None:
         """Begin anew in a forked child: the parent's timers are the parent's to run."""
-        self._lock = threading.RLock()
-        self._condition = threading.Condition(self._lock)
+        self._register.renew_lock()
+        self._register.renew_wheel()
+        self._register.awaited = TICK_MAX
+        self._condition = threading.Condition(self._register.lock)
         self._thread = None
-        self._asleep_until = TICK_MAX
-        self._wheel = HierarchicalWheel(self._wheel.geometry, now=self._wheel.now)
-        self._by_key.clear()
-        self._by_group.clear()
 
 
 _instances: "WeakSet[Timers]" = WeakSet()
@@ -132,7 +131,7 @@ def default_timers() -> Timers:
     """Return the timers that everyone in this process may share."""
     global _default  # noqa: PLW0603 - one a process, made when first asked for
     with _default_lock:
-        if _default is None or _default._stopped:
+        if _default is None or _default._register.stopped:
             _default = Timers()
         return _default
 

@@ -15,7 +15,7 @@ on a wheel that is hung on it and for which the loop holds one call.
 """
 
 from asyncio import CancelledError, Handle, current_task, get_running_loop
-from collections.abc import Awaitable, Generator
+from collections.abc import Coroutine, Generator
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -46,7 +46,7 @@ class Done:
 
 
 NOTHING: Final[Any] = iter(())  # an empty iterator is as good as a generator that ends at once
-DONE: Final = Done()
+DONE: Final[Any] = Done()
 
 
 class Timeout(Alarm):
@@ -105,16 +105,16 @@ class Timeout(Alarm):
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> Awaitable[None]:
+    ) -> Coroutine[Any, Any, None]:
         task = self._task
         self._halt()
         self._task = None
         if self._state == ENTERED:
             self._state = EXITED
-            return DONE
+            return DONE  # type: ignore[no-any-return]
         self._state = EXPIRED
         if task.uncancel() > self._cancelling or error is None:
-            return DONE  # someone else wants the task to stop as well, and goes first
+            return DONE  # type: ignore[no-any-return] # someone else wants the task to stop as well, and goes first
         if isinstance(error, CancelledError):
             timed_out = TimeoutError()
             timed_out.__cause__ = error  # `raise from` does not set it in native code
@@ -123,7 +123,7 @@ class Timeout(Alarm):
         if isinstance(error, BaseExceptionGroup):
             for one in error.exceptions:
                 explain(one)
-        return DONE
+        return DONE  # type: ignore[no-any-return]
 
     def _schedule(self) -> None:
         if self._overdue:
