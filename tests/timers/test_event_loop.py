@@ -186,6 +186,26 @@ def test_async_timers_follow_the_loop_into_virtual_time() -> None:
     assert count == 24
 
 
+def test_a_thread_is_waited_for_at_the_end_however_long_virtual_time_is() -> None:
+    done, seconds = virtually(asyncio.to_thread(lambda: "done"))
+    assert done == "done"
+    assert seconds == 0, "the limit that asyncio sets on joining its threads did not pass"
+
+
+def test_virtual_time_stops_on_the_very_nanosecond() -> None:
+    clock = VirtualClock()
+
+    async def quarters() -> list[int]:
+        moments: list[int] = []
+        for _ in range(4):
+            await asyncio.sleep(91 * 86_400)
+            moments.append(clock.monotonic_ns())
+        return moments
+
+    with asyncio.Runner(loop_factory=lambda: aio.EventLoop(clock=clock)) as runner:
+        assert runner.run(quarters()) == [number * 91 * 86_400 * 10**9 for number in (1, 2, 3, 4)]
+
+
 def test_real_sockets_work_beside_virtual_time() -> None:
     async def main() -> bytes:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

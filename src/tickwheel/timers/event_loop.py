@@ -48,6 +48,7 @@ class EventLoop(asyncio.SelectorEventLoop):
         geometry: Geometry = BINARY,
         clock: VirtualClock | None = None,
     ) -> None:
+        self._virtual = clock is not None
         if clock is not None:
             self.time = clock.monotonic
             selector = JumpingSelector(clock, selector, self._next_ns)
@@ -85,6 +86,11 @@ class EventLoop(asyncio.SelectorEventLoop):
         """Close the loop; what was pending is forgotten."""
         super().close()
         self._alarms.close()
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as it is there
+        """Wait for the threads of the default executor; on virtual time without a limit, which would be over first."""
+        limit = () if timeout is None or self._virtual else (timeout,)
+        await super().shutdown_default_executor(*limit)
 
     def _examine(self, call: Call, method: str) -> None:
         """Check what only a loop in debug mode checks, and note where the call was started."""
