@@ -13,6 +13,7 @@ from tests.builds import BUILDS, Build, compiler_at_hand
 
 ROOMS = [
     "tickwheel",
+    "tickwheel.aio",
     "tickwheel.clock",
     "tickwheel.durations",
     "tickwheel.errors",

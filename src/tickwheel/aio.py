@@ -1,14 +1,14 @@
-"""asyncio on a wheel.
+"""asyncio on a wheel: an event loop, and what asyncio has for waiting, on any loop.
+
+    async with aio.timeout(30):
+        await reader.readline()
 
 >>> import asyncio
 >>> from tickwheel import VirtualClock, aio
->>> aio.run(asyncio.sleep(0.01, "slept"))
+>>> aio.run(aio.sleep(0.01, "slept"))
 'slept'
->>> clock = VirtualClock()
->>> loop = aio.EventLoop(clock=clock)                    # a year in a moment
->>> loop.run_until_complete(asyncio.sleep(365 * 86_400, "a year is over"))
+>>> aio.run(aio.sleep(365 * 86_400, "a year is over"), clock=VirtualClock())
 'a year is over'
->>> loop.close()
 """
 
 from tickwheel.timers.event_loop import EventLoop, run

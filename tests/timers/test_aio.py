@@ -4,6 +4,7 @@ That they mean what asyncio's own mean is shown by CPython's tests (test_event_l
 """
 
 import asyncio
+import contextvars
 import gc
 import weakref
 from collections.abc import Callable, Coroutine
@@ -283,11 +284,16 @@ def test_a_closed_loop_lets_go_of_the_tasks_its_limits_held() -> None:
 
 
 def test_a_call_lets_go_of_its_callback_when_it_has_run_or_was_cancelled() -> None:
+    owner: contextvars.ContextVar[Any] = contextvars.ContextVar("owner")
+
     class Owner:
         def __init__(self, loop: Any, delay: float) -> None:
-            self.call = loop.call_later(delay, self.called)  # a cycle: it holds the call, which holds it
+            context = contextvars.copy_context()
+            context.run(owner.set, self)
+            # Three cycles: it holds the call, which holds it as callback, as argument and in its context.
+            self.call = loop.call_later(delay, self.called, self, context=context)
 
-        def called(self) -> None:
+        def called(self, _: "Owner") -> None:
             pass
 
     loop = aio.EventLoop()

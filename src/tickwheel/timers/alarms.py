@@ -90,7 +90,7 @@ class Call(Alarm):
     ) -> None:
         super().__init__(clock, when, callback)
         self._args = args
-        self._context = _copy_context() if context is None else context
+        self._context: Any = _copy_context() if context is None else context
         self._source_traceback: Any = None  # where it was started, when the loop is debugged
         self._shown = ""
 
@@ -110,9 +110,13 @@ class Call(Alarm):
             self._clock.wheel.stop(self)
 
     def release(self) -> object:
-        """Let go of the callback and all it was to be called with."""
+        """Let go of the callback and all it was to be called with and in."""
+        args, context = self._args, self._context  # dropped when all is in order again: see Timer.release
         self._args = ()
-        return super().release()
+        self._context = None
+        callback = super().release()
+        del args, context
+        return callback
 
     def _run(self) -> None:
         self._note()
@@ -157,10 +161,19 @@ class Waker(Alarm):
         super().__init__(clock, when, future)
         self._result = result
 
+    def release(self) -> object:
+        """Let go of the future and its result."""
+        result = self._result
+        self._result = None
+        future = super().release()
+        del result
+        return future
+
     def _run(self) -> None:
+        result = self._result
         future: Any = self.release()
         if not future.done():
-            future.set_result(self._result)
+            future.set_result(result)
 
 
 class AlarmClock:

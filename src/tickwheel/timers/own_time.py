@@ -1,8 +1,10 @@
 """The time a set of timers goes by: a clock's, but it can be paused and made to run faster or slower.
 
-clock        0 s        10 s       20 s       30 s
-own time     0 s        10 s       10 s       30 s
-pause      resume, speed 2
+    clock        0 s        10 s       20 s               30 s
+    own time     0 s        10 s       10 s               30 s
+                            pause      resume, speed 2
+
+Timers keep what they have left, whatever the clock does meanwhile.
 """
 
 from collections.abc import Callable
@@ -21,24 +23,21 @@ SPEED_MAX: Final = 1000.0
 class OwnTime:
     """Nanoseconds since it was made, less pauses, times its speed. Its user brings the lock."""
 
-    __slots__ = ("_anchor_ns", "_own_anchor_ns", "_read_ns", "paused", "speed")
+    __slots__ = ("_anchor_ns", "_behind_ns", "_own_anchor_ns", "_plain", "_read_ns", "paused", "speed")
 
     def __init__(self, clock: Clock) -> None:
         self._read_ns: Callable[[], int] = clock.monotonic_ns
-        # It stood at `_own_anchor_ns` when the clock stood at `_anchor_ns`.
-        self._anchor_ns = clock.monotonic_ns()
-        self._own_anchor_ns = 0
         self.speed = 1.0
         self.paused = False
+        self._anchor(0)
 
     def now_ns(self) -> int:
         """Read it."""
+        if self._plain:
+            return self._read_ns() - self._behind_ns
         if self.paused:
             return self._own_anchor_ns
-        now_ns = self._read_ns()
-        if self.speed == 1.0:
-            return self._own_anchor_ns + now_ns - self._anchor_ns
-        return self._own_anchor_ns + int((now_ns - self._anchor_ns) * self.speed)
+        return self._own_anchor_ns + int((self._read_ns() - self._anchor_ns) * self.speed)
 
     def wait_ns(self, until_ns: int) -> int | None:
         """Return how long the clock goes on before this time comes; None if it does not, because of a pause."""
@@ -49,8 +48,9 @@ class OwnTime:
 
     def set_paused(self, *, paused: bool) -> None:
         """Let it stand still, or go on."""
-        self._anchor()
+        own_ns = self.now_ns()
         self.paused = paused
+        self._anchor(own_ns)
 
     def set_speed(self, speed: float) -> None:
         """Let it go faster or slower from now on."""
@@ -58,10 +58,13 @@ class OwnTime:
             raise InvalidSchedule(
                 f"a speed is from {SPEED_MIN} to {SPEED_MAX:.0f}, not {speed!r}; to stop time, pause()"
             )
-        self._anchor()
-        self.speed = float(speed)
-
-    def _anchor(self) -> None:
         own_ns = self.now_ns()
+        self.speed = float(speed)
+        self._anchor(own_ns)
+
+    def _anchor(self, own_ns: int) -> None:
+        """Take note that it stands at `own_ns` now, and goes on as it has been told."""
         self._anchor_ns = self._read_ns()
         self._own_anchor_ns = own_ns
+        self._behind_ns = self._anchor_ns - own_ns
+        self._plain = not self.paused and self.speed == 1.0  # the usual case, for which the difference is enough

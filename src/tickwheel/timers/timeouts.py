@@ -150,8 +150,10 @@ class Timeout(Alarm):
 
     def release(self) -> object:
         """Let go of the task: its loop was closed."""
+        task = self._task  # dropped when all is in order again: see Timer.release
         self._task = None
-        return super().release()
+        super().release()
+        return task
 
     def __repr__(self) -> str:
         when = f" when={self.when()}" if self._state == ENTERED else ""
