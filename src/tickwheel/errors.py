@@ -15,24 +15,40 @@ from difflib import get_close_matches
 __all__ = [
     "BrokenWheel",
     "DelayOutOfRange",
+    "DuplicateHandler",
     "DuplicateKey",
+    "DuplicateTask",
     "ForeignTimer",
     "HandMovedBack",
     "InvalidCache",
+    "InvalidCron",
+    "InvalidCursor",
     "InvalidDuration",
     "InvalidGeometry",
     "InvalidLimit",
     "InvalidSchedule",
+    "InvalidTask",
     "LengthMismatch",
     "MissingCallback",
     "NotATimer",
     "NotWholeTicks",
+    "PayloadTooLarge",
+    "SchemaTooNew",
+    "StoreClosed",
+    "StoreError",
+    "StoreUnavailable",
+    "TaskIsOver",
+    "TaskIsRunning",
     "TickwheelError",
     "TimerNotFired",
     "TimerStopped",
     "TimersStopped",
     "TooManyTimers",
+    "UnknownHandler",
     "UnknownOption",
+    "UnknownStore",
+    "UnknownTask",
+    "UnnamedHandler",
     "WheelClosed",
 ]
 
@@ -202,3 +218,135 @@ class UnknownOption(TickwheelError, TypeError):
 
 class BrokenWheel(TickwheelError, AssertionError):
     """`check()` found a wheel that contradicts itself: a bug in tickwheel, or two threads in one wheel."""
+
+
+# -- durable tasks
+
+
+class InvalidCron(TickwheelError, ValueError):
+    """Not a cron expression, or not a time zone."""
+
+    def __init__(self, expression: str, why: str) -> None:
+        self.expression = expression
+        super().__init__(
+            f"{expression!r}: {why}; a cron expression is like '0 9 * * 1-5' (minute hour day month weekday)"
+        )
+
+
+class InvalidTask(TickwheelError, ValueError):
+    """A task cannot be like that."""
+
+
+class PayloadTooLarge(TickwheelError, ValueError):
+    """The arguments of a task, or its result, take more room than there is."""
+
+    def __init__(self, what: str, size_bytes: int, most_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.most_bytes = most_bytes
+        super().__init__(
+            f"{what} take {size_bytes:,} bytes, {most_bytes:,} are the most; keep the data elsewhere and pass its name"
+        )
+
+
+class UnknownHandler(TickwheelError, LookupError):
+    """No handler of this name is registered in this process."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        close = get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "register it with @scheduler.task(name)"
+        super().__init__(f"no handler {name!r} here; {hint}")
+
+
+class UnnamedHandler(TickwheelError, ValueError):
+    """A function that cannot be found again by name after a restart."""
+
+    def __init__(self, function: object) -> None:
+        self.function = function
+        super().__init__(
+            f"{function!r} has no name that another process could find it by; define it at the top of a module and "
+            "register it with @scheduler.task(name)"
+        )
+
+
+class DuplicateHandler(TickwheelError, ValueError):
+    """Two functions want one name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"there is a handler {name!r} already; give this one another name")
+
+
+class DuplicateTask(TickwheelError, ValueError):
+    """A task with this id is in the store and not over."""
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        super().__init__(
+            f"there is a task {task_id!r} already; on_conflict= 'replace', 'keep' or 'debounce' can deal with it"
+        )
+
+
+class UnknownTask(TickwheelError, LookupError):
+    """No task has this id."""
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        super().__init__(f"there is no task {task_id!r}; it may have been purged")
+
+
+class TaskIsRunning(TickwheelError, RuntimeError):
+    """What was asked for cannot be done while the task runs."""
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        super().__init__(f"task {task_id!r} is running; cancel it, or wait until it is done")
+
+
+class TaskIsOver(TickwheelError, RuntimeError):
+    """What was asked for cannot be done to a task that is over."""
+
+    def __init__(self, task_id: str, status: str) -> None:
+        self.task_id = task_id
+        self.status = status
+        super().__init__(f"task {task_id!r} is {status}; retry it, or add it again")
+
+
+class StoreError(TickwheelError, RuntimeError):
+    """A store could not do what it was asked to; nothing of that call was acknowledged."""
+
+
+class StoreUnavailable(StoreError):
+    """A store cannot be reached, opened or written; try again when that is mended."""
+
+
+class StoreClosed(StoreError):
+    """A store was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("this store was closed; open it again")
+
+
+class SchemaTooNew(StoreError):
+    """A store was written by a newer tickwheel."""
+
+    def __init__(self, found: int, known: int) -> None:
+        self.found = found
+        self.known = known
+        super().__init__(f"the store has schema {found}, this tickwheel knows schemas up to {known}: upgrade tickwheel")
+
+
+class UnknownStore(TickwheelError, ValueError):
+    """No store goes by this URL."""
+
+    def __init__(self, url: str, known: Sequence[str]) -> None:
+        self.url = url
+        super().__init__(f"{url!r} is no store; URLs begin with {', '.join(known)}")
+
+
+class InvalidCursor(TickwheelError, ValueError):
+    """Not a cursor of this store."""
+
+    def __init__(self, cursor: str) -> None:
+        self.cursor = cursor
+        super().__init__(f"{cursor!r} is not where a page ended; begin without a cursor")

@@ -1,0 +1,24 @@
+"""What a durable task is: its record, when it is due, what to do when it fails or is late, and who runs it."""
+
+from tickwheel.tasks.context import TaskContext
+from tickwheel.tasks.policies import LatePolicy, RetryPolicy
+from tickwheel.tasks.record import ENDED, LEGAL, Run, Status, Task
+from tickwheel.tasks.registry import Handler, Registry
+from tickwheel.tasks.triggers import Cron, Every, Once, Trigger
+
+__all__ = [
+    "ENDED",
+    "LEGAL",
+    "Cron",
+    "Every",
+    "Handler",
+    "LatePolicy",
+    "Once",
+    "Registry",
+    "RetryPolicy",
+    "Run",
+    "Status",
+    "Task",
+    "TaskContext",
+    "Trigger",
+]

@@ -1,0 +1,36 @@
+"""What a handler may ask to be told: who it runs for, and whether it should stop.
+
+@scheduler.task("orders.cancel")
+def cancel_order(order_id: int, context: TaskContext) -> None:
+    for item in items_of(order_id):
+        if context.cancelled:
+            return
+        give_back(item, key=context.occurrence_id)
+"""
+
+from threading import Event
+from typing import Any
+
+from tickwheel.tasks.record import Task
+
+__all__ = ["TaskContext"]
+
+
+class TaskContext:
+    """One run, as its handler sees it."""
+
+    __slots__ = ("_stop", "attempt", "id", "meta", "occurrence_id", "previous_result", "scheduled_at")
+
+    def __init__(self, task: Task, stop: Event | None = None) -> None:
+        self.id = task.id
+        self.attempt = task.attempt
+        self.occurrence_id = task.occurrence_id
+        self.scheduled_at = task.occurrence_at  # milliseconds since 1970
+        self.previous_result: Any = task.result
+        self.meta = task.meta
+        self._stop = stop or Event()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run should stop: the task was cancelled, ran out of time, or the worker is going down."""
+        return self._stop.is_set()
