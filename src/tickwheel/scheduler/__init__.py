@@ -1,0 +1,8 @@
+"""Durable tasks: added once, run though processes die."""
+
+from tickwheel.scheduler.async_scheduler import AsyncScheduler
+from tickwheel.scheduler.options import Options
+from tickwheel.scheduler.recovery import Recovery
+from tickwheel.scheduler.scheduler import Scheduler
+
+__all__ = ["AsyncScheduler", "Options", "Recovery", "Scheduler"]

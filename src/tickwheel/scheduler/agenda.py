@@ -1,0 +1,60 @@
+"""What is due soon: the wheel of the durable tasks, in memory, derived from the store.
+
+    store           everything              run_at
+    agenda          up to a horizon         |----------------|........................>
+                                            now              loaded until
+
+Nothing is lost with an agenda: it can be thrown away and loaded again. An entry may be out of date, because someone
+cancelled or moved its task; the store finds out when it is claimed.
+"""
+
+from tickwheel.stores.contract import Due
+from tickwheel.wheels import BINARY, HierarchicalWheel, Timer
+
+__all__ = ["Agenda"]
+
+
+class Agenda:
+    """Entries on a wheel of milliseconds since `origin`, one for each task."""
+
+    def __init__(self, origin: int) -> None:
+        self._origin = origin
+        self._wheel = HierarchicalWheel(BINARY)  # its tick is a millisecond
+        self._timers: dict[str, Timer] = {}
+
+    @property
+    def now(self) -> int:
+        """The moment its hand stands on."""
+        return self._origin + self._wheel.now
+
+    def put(self, due: Due) -> None:
+        """Enter a task, or move it."""
+        self.drop(due.id)
+        self._timers[due.id] = self._wheel.start(max(due.run_at - self.now, 0), due)
+
+    def drop(self, task_id: str) -> None:
+        """Take a task out, if it is there."""
+        timer = self._timers.pop(task_id, None)
+        if timer is not None:
+            self._wheel.stop(timer)
+
+    def take(self, until: int, limit: int) -> list[Due]:
+        """Take out what is due until a moment, at most so many; the rest stays."""
+        entries: list[Due] = []
+        for timer in self._wheel.advance(max(until - self._origin, self._wheel.now), limit):
+            due = timer.take()
+            assert isinstance(due, Due)
+            del self._timers[due.id]
+            entries.append(due)
+        return sorted(entries, key=lambda due: (due.run_at, -due.priority))
+
+    def next_due(self) -> int | None:
+        """Return a moment before which nothing is due; None if nothing is pending."""
+        tick = self._wheel.next_due()
+        return None if tick is None else self._origin + tick
+
+    def __contains__(self, task_id: str) -> bool:
+        return task_id in self._timers
+
+    def __len__(self) -> int:
+        return len(self._timers)

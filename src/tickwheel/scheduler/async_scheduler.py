@@ -1,0 +1,259 @@
+"""`AsyncScheduler`: durable tasks for programs of asyncio.
+
+    scheduler = AsyncScheduler("sqlite:///tasks.db")
+
+    @scheduler.task("orders.cancel", retries=3, timeout="5m")
+    async def cancel_order(order_id: int) -> None: ...
+
+    async with scheduler:
+        await scheduler.add("orders.cancel", {"order_id": 7}, delay="30d", id="order-7")
+
+What `add` has acknowledged is in the store. Whoever has the store open with the same handlers runs it, now or after
+a crash.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from random import Random
+from typing import Any, Self, TypeVar, Unpack
+
+import msgspec
+
+from tickwheel.clock import Clock, SystemClock
+from tickwheel.durations import Duration
+from tickwheel.errors import InvalidSchedule, UnknownTask
+from tickwheel.observe.events import Event, Events
+from tickwheel.scheduler.draft import Wishes, draft, moment_of, to_ms
+from tickwheel.scheduler.engine import Engine
+from tickwheel.scheduler.options import Options
+from tickwheel.scheduler.recovery import Recovery
+from tickwheel.stores import open_store
+from tickwheel.stores.contract import Filter, OnConflict, Page, Store
+from tickwheel.tasks.policies import RetryPolicy
+from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.registry import Handler, Registry
+from tickwheel.workers import Workers
+
+__all__ = ["AsyncScheduler"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class AsyncScheduler:
+    """Durable tasks in one store. With `run=False` it only adds, and others run."""
+
+    def __init__(
+        self,
+        store: str | Store = "sqlite:///tasks.db",
+        *,
+        run: bool = True,
+        clock: Clock | None = None,
+        chance: Random | None = None,
+        **options: Any,
+    ) -> None:
+        self._where = store
+        self._run = run
+        self._clock = clock or SystemClock()
+        self._chance = chance or Random()  # noqa: S311 - spreads retries and names tasks, keeps no secrets
+        self._options = msgspec.convert(options, Options) if options else Options()
+        self._registry = Registry(lasting=store != "memory://")
+        self._store: Store | None = None
+        self._engine: Engine | None = None
+        self.events = Events()
+        self.recovery: Recovery | None = None
+
+    # -- handlers
+
+    def task(
+        self,
+        name: str | None = None,
+        *,
+        retries: int = 0,
+        retry: RetryPolicy | None = None,
+        timeout: Duration | None = None,
+        concurrency: int | None = None,
+        pool: str = "auto",
+    ) -> Callable[[F], F]:
+        """Register a function as a handler, under a name or its own."""
+        options: dict[str, Any] = {"retry": retry or RetryPolicy(retries=retries), "concurrency": concurrency, "pool": pool}
+        if timeout is not None:
+            options["timeout_ms"] = to_ms(timeout)
+        return self._registry.register(name, **options)
+
+    # -- begin and end
+
+    async def start(self) -> Self:
+        """Open the store, see what was left undone, and begin to run tasks. Harmless if it was started."""
+        if self._store is None:
+            where = self._where
+            self._store = await open_store(where, now_ms=self._now) if isinstance(where, str) else where
+        if self._run and self._engine is None:
+            options = self._options
+            engine = Engine(
+                self._store,
+                self._registry,
+                Workers(threads=options.threads, processes=options.processes, queue_max=options.in_flight_max),
+                node=self._new_id(),
+                clock=self._clock,
+                events=self.events,
+                options=options,
+                chance=self._chance,
+            )
+            self.recovery = await engine.start()
+            self._engine = engine
+        return self
+
+    async def stop(self) -> None:
+        """Take no more, wait for what runs, write its outcomes, and close the store."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.stop()
+        store, self._store = self._store, None
+        if store is not None and isinstance(self._where, str):
+            await store.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def run_forever(self) -> None:
+        """Run tasks until cancelled."""
+        async with self:
+            await asyncio.Event().wait()
+
+    # -- adding
+
+    async def add(
+        self,
+        handler: str | Callable[..., Any],
+        args: Mapping[str, Any] | None = None,
+        *,
+        on_conflict: OnConflict = "reject",
+        **wishes: Unpack[Wishes],
+    ) -> Task:
+        """Add a task; it is durable when this returns."""
+        task = self._draft(handler, args, wishes)
+        return (await self._add([task], on_conflict))[0]
+
+    async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
+        """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
+        drafts = []
+        for wishes in tasks:
+            rest = {name: value for name, value in wishes.items() if name not in ("handler", "args")}
+            drafts.append(self._draft(wishes["handler"], wishes.get("args"), rest))  # type: ignore[arg-type] # checked there
+        return await self._add(drafts, on_conflict)
+
+    def _draft(self, handler: str | Callable[..., Any], args: Mapping[str, Any] | None, wishes: Wishes) -> Task:
+        return draft(
+            self._handler(handler),
+            args,
+            wishes,
+            now=self._now(),
+            new_id=self._new_id(),
+            partitions=self._opened.partitions,
+        )
+
+    async def _add(self, drafts: Sequence[Task], on_conflict: OnConflict) -> list[Task]:
+        conflicts = await self._opened.add(drafts, on_conflict)
+        for conflict in conflicts:
+            self._note(conflict.task, "added" if conflict.added else None)
+        return [conflict.task for conflict in conflicts]
+
+    def _handler(self, handler: str | Callable[..., Any]) -> Handler:
+        name = handler if isinstance(handler, str) else self._registry.name_of(handler)
+        if not self._run and isinstance(handler, str):
+            return Handler(name=name, function=None)  # whoever runs it knows it
+        return self._registry.find(name)
+
+    # -- asking
+
+    async def get(self, task_id: str) -> Task:
+        """Return a task; `UnknownTask` if there is none."""
+        return self._known(task_id, (await self._opened.get([task_id]))[0])
+
+    async def list(
+        self,
+        *,
+        status: Status | None = None,
+        handler: str | None = None,
+        id_prefix: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page:
+        """List tasks, newest first, page by page."""
+        wanted = Filter(status=status, handler=handler, id_prefix=id_prefix)
+        return await self._opened.query(wanted, cursor, limit)
+
+    async def history(self, task_id: str, limit: int = 100) -> "list[Run]":  # noqa: UP037 - `list` is a method here
+        """Return the runs of a task, latest first."""
+        return await self._opened.history(task_id, limit)
+
+    async def counts(self) -> dict[Status, int]:
+        """Count the tasks of each status."""
+        return await self._opened.counts()
+
+    # -- changing
+
+    async def cancel(self, task_id: str, reason: str = "cancelled") -> Task:
+        """Cancel a task: at once if it waits; if it runs, it is asked to stop."""
+        task = self._known(task_id, (await self._opened.cancel([task_id], reason))[0])
+        if self._engine is not None:
+            self._engine.forget(task_id)
+        self._note(task, "cancelled" if task.status is Status.CANCELLED else None)
+        return task
+
+    async def reschedule(self, task_id: str, *, delay: Duration | None = None, at: datetime | None = None) -> Task:
+        """Move a task that waits."""
+        if (delay is None) == (at is None):
+            raise InvalidSchedule("say when: a delay from now, or a time")
+        run_at = self._now() + to_ms(delay) if delay is not None else moment_of(at)  # type: ignore[arg-type] # one is given
+        return self._note(await self._opened.reschedule(task_id, run_at), "rescheduled")
+
+    async def run_now(self, task_id: str) -> Task:
+        """Let a task that waits run at once."""
+        return self._note(await self._opened.reschedule(task_id, self._now()), "rescheduled")
+
+    async def pause(self, task_id: str) -> Task:
+        """Keep a task from coming due."""
+        return self._note(self._known(task_id, (await self._opened.pause([task_id]))[0]), "paused")
+
+    async def resume(self, task_id: str) -> Task:
+        """Let a paused task come due again."""
+        return self._note(self._known(task_id, (await self._opened.resume([task_id]))[0]), "resumed")
+
+    async def retry(self, task_id: str) -> Task:
+        """Let a task that is over run again, now."""
+        return self._note(self._known(task_id, (await self._opened.revive([task_id], self._now()))[0]), "rescheduled")
+
+    async def purge(self, older_than: Duration = "7d") -> int:
+        """Delete what has been over for so long, and return how many tasks that were."""
+        return await self._opened.purge(self._now() - to_ms(older_than))
+
+    # -- parts
+
+    def _note(self, task: Task, kind: Any) -> Task:
+        if self._engine is not None:
+            self._engine.note(task)
+        if kind is not None and self.events.heard:
+            self.events.tell(Event(kind=kind, task_id=task.id, handler=task.handler, at=self._now(), reason=task.reason))
+        return task
+
+    def _known(self, task_id: str, task: Task | None) -> Task:
+        if task is None:
+            raise UnknownTask(task_id)
+        return task
+
+    @property
+    def _opened(self) -> Store:
+        if self._store is None:
+            raise InvalidSchedule("this scheduler was not started: use `async with`, or await start()")
+        return self._store
+
+    def _now(self) -> int:
+        return self._clock.time_ns() // 1_000_000
+
+    def _new_id(self) -> str:
+        return f"{self._chance.getrandbits(128):032x}"

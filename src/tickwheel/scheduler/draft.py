@@ -1,0 +1,151 @@
+"""From what a caller says to a task: everything is checked here, before a store hears of it."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, TypedDict
+from zlib import crc32
+
+import msgspec
+
+from tickwheel.durations import Duration, to_ns
+from tickwheel.errors import InvalidSchedule, InvalidTask, PayloadTooLarge
+from tickwheel.tasks.policies import LateMode, LatePolicy, RetryPolicy
+from tickwheel.tasks.record import Task
+from tickwheel.tasks.registry import Handler
+from tickwheel.tasks.triggers import Cron, Every, Once, Trigger
+
+__all__ = ["Wishes", "draft", "partition_of", "to_ms"]
+
+ID_CHARACTERS_MAX: Final = 255
+PAYLOAD_BYTES_MAX: Final = 262_144
+PRIORITY_MAX: Final = 1_000
+
+
+class Wishes(TypedDict, total=False):
+    """What can be said about a task besides its handler and arguments."""
+
+    id: str
+    delay: Duration  # from now
+    at: datetime  # with a time zone
+    every: Duration
+    cron: str
+    tz: str
+    times: int  # occurrences; -1 for ever
+    retries: int
+    retry: RetryPolicy
+    late: LateMode | LatePolicy
+    timeout: Duration
+    priority: int
+    meta: dict[str, str]
+    at_most_once: bool
+
+
+def draft(handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, *, now: int, new_id: str, partitions: int) -> Task:
+    """Make a task, or say what is wrong with it."""
+    unknown = set(wishes) - set(Wishes.__annotations__)
+    if unknown:
+        raise InvalidTask(f"a task has no {sorted(unknown)[0]!r}; it has {', '.join(sorted(Wishes.__annotations__))}")
+    task_id = wishes.get("id", new_id)
+    if not isinstance(task_id, str) or not 1 <= len(task_id) <= ID_CHARACTERS_MAX:
+        raise InvalidTask(f"an id is text of 1 to {ID_CHARACTERS_MAX} characters, not {task_id!r}")
+    trigger = _trigger(wishes)
+    first = _first(wishes, trigger, now)
+    times = wishes.get("times", 1 if isinstance(trigger, Once) else -1)
+    if times != -1 and times < 1:
+        raise InvalidTask(f"times is how often it is due, at least 1, or -1 for ever, not {times!r}")
+    priority = wishes.get("priority", 0)
+    if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
+        raise InvalidTask(f"a priority is from {-PRIORITY_MAX} to {PRIORITY_MAX}, not {priority!r}")
+    timeout_ms = to_ms(wishes["timeout"]) if "timeout" in wishes else handler.timeout_ms
+    if timeout_ms < 1:
+        raise InvalidTask("a run needs some time; timeout cannot be 0")
+    return Task(
+        id=task_id,
+        handler=handler.name,
+        args=_checked(args or {}, wishes.get("meta", {})),
+        meta=wishes.get("meta", {}),
+        trigger=trigger,
+        retry=_retry(wishes, handler),
+        late=_late(wishes),
+        timeout_ms=timeout_ms,
+        priority=priority,
+        times=times,
+        at_most_once=wishes.get("at_most_once", False),
+        partition=partition_of(task_id, partitions),
+        run_at=first,
+        occurrence_at=first,
+        created_at=now,
+    )
+
+
+def partition_of(task_id: str, partitions: int) -> int:
+    """Return the partition of an id: the same everywhere and for ever."""
+    return crc32(task_id.encode()) % partitions
+
+
+def to_ms(duration: Duration) -> int:
+    """Return a duration in milliseconds, rounded up."""
+    return -(-to_ns(duration) // 1_000_000)
+
+
+def _trigger(wishes: Wishes) -> Trigger:
+    if "every" in wishes and "cron" in wishes:
+        raise InvalidSchedule("a task is due at every interval or by a cron expression, not both")
+    if "tz" in wishes and "cron" not in wishes:
+        raise InvalidSchedule("tz goes with cron; a datetime brings its own time zone")
+    if "every" in wishes:
+        return Every(interval_ms=to_ms(wishes["every"]))
+    if "cron" in wishes:
+        return Cron(expression=wishes["cron"], tz=wishes.get("tz", "UTC"))
+    return Once()
+
+
+def _first(wishes: Wishes, trigger: Trigger, now: int) -> int:
+    """Return when a task is due for the first time."""
+    if "delay" in wishes and "at" in wishes:
+        raise InvalidSchedule("a task has a delay or a time, not both")
+    if "at" in wishes:
+        return moment_of(wishes["at"])
+    if "delay" in wishes:
+        return now + to_ms(wishes["delay"])
+    if isinstance(trigger, Once):
+        return now
+    first = trigger.next_after(now)
+    if first is None:
+        raise InvalidSchedule(f"{trigger} is never due again")
+    return first
+
+
+def moment_of(at: datetime) -> int:
+    """Return a moment in milliseconds since 1970, rounded up."""
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise InvalidSchedule(f"a time has a time zone: datetime(…, tzinfo=ZoneInfo('Europe/Berlin')), not {at!r}")
+    since = at - datetime.fromtimestamp(0, at.tzinfo)
+    return -(-since // timedelta(milliseconds=1)) if since % timedelta(milliseconds=1) else since // timedelta(milliseconds=1)
+
+
+def _retry(wishes: Wishes, handler: Handler) -> RetryPolicy:
+    if "retry" in wishes and "retries" in wishes:
+        raise InvalidTask("give retries, or a whole RetryPolicy as retry, not both")
+    if "retries" in wishes:
+        return msgspec.structs.replace(handler.retry, retries=wishes["retries"])
+    return wishes.get("retry", handler.retry)
+
+
+def _late(wishes: Wishes) -> LatePolicy:
+    late = wishes.get("late", LatePolicy())
+    return late if isinstance(late, LatePolicy) else LatePolicy(mode=late)
+
+
+def _checked(args: Mapping[str, Any], meta: dict[str, str]) -> dict[str, Any]:
+    """Return the arguments as they will come out of a store again."""
+    if not isinstance(args, Mapping) or not all(isinstance(name, str) for name in args):
+        raise InvalidTask(f"the arguments of a task are a dict of names and values, not {args!r}")
+    try:
+        written = msgspec.json.encode((args, meta))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidTask(f"the arguments of a task are kept as JSON: {error}") from None
+    if len(written) > PAYLOAD_BYTES_MAX:
+        raise PayloadTooLarge("the arguments", len(written), PAYLOAD_BYTES_MAX)
+    read: dict[str, Any] = msgspec.json.decode(written)[0]
+    return read

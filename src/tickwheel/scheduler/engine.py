@@ -1,0 +1,357 @@
+"""The engine: brings tasks from the store to the workers and their outcomes back.
+
+    store --load--> agenda --claim--> in flight --run--> outcome --finish--> store
+            far       soon    fenced              workers           fenced
+
+Four loops share the work: one keeps the leases and loads what comes into the horizon, one turns the agenda and claims, one
+writes outcomes, and one listens to what others change. Each does one thing in batches, survives a store that is away
+for a while, and holds nothing that the store does not have: after a crash another engine goes on from there.
+
+Tasks are claimed some milliseconds ahead, in one fenced write for all of them, and then started exactly when they are
+due, by the wall clock. A step of that clock is noticed: forward, tasks are due by their late policy; back, the agenda
+is loaded anew, and nothing runs before its time comes again.
+"""
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from tickwheel.clock import Clock
+from tickwheel.errors import RunCancelled, StoreError, UnknownHandler
+from tickwheel.observe.events import Event, Events, Kind
+from tickwheel.scheduler.agenda import Agenda
+from tickwheel.scheduler.holdings import Holdings
+from tickwheel.scheduler.options import Options
+from tickwheel.scheduler.recovery import Recovery
+from tickwheel.stores.contract import Due, Finish, Lease, Store
+from tickwheel.tasks import outcomes
+from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.registry import Registry
+from tickwheel.workers import Workers
+
+__all__ = ["Engine"]
+
+log = logging.getLogger("tickwheel.scheduler")
+
+STEP_MS: Final = 1_000  # a wall clock that goes back by more than this was set, not corrected
+NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
+PAUSE_S: Final = 0.1  # after a store could not be reached, at first
+PAUSE_S_MAX: Final = 5.0
+LAST_ID: Final = "\U0010ffff"  # after every id
+
+
+class Engine:
+    """Runs the tasks of the partitions it can get."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        workers: Workers,
+        *,
+        node: str,
+        clock: Clock,
+        events: Events,
+        options: Options,
+        chance: Random,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._workers = workers
+        self._clock = clock
+        self._events = events
+        self._options = options
+        self._chance = chance
+        self._holdings = Holdings(store, node, clock, options.lease_ttl_ms)
+        self._agenda = Agenda(self._now())
+        self._loaded_until = 0
+        self._rescan_at = self._now() + options.rescan_ms
+        self._in_flight: dict[str, Task] = {}
+        self._runs: set[asyncio.Task[None]] = set()
+        self._finishes: list[tuple[Finish, Kind]] = []
+        self._look = asyncio.Event()  # at the agenda
+        self._over = asyncio.Event()  # there are outcomes
+        self._idle = asyncio.Event()  # nothing is in flight
+        self._idle.set()
+        self._stopping = False
+        self._loops: list[asyncio.Task[None]] = []
+
+    def _now(self) -> int:
+        return self._clock.time_ns() // 1_000_000
+
+    # -- begin and end
+
+    async def start(self) -> Recovery:
+        """Take over, see what was left undone, and begin; returns what was found."""
+        new = await self._holdings.take()
+        recovery = await self._recover(new)
+        self._loops = [
+            asyncio.create_task(self._persist(name, step))
+            for name, step in (
+                ("keep", self._keep),
+                ("turn", self._turn),
+                ("write", self._write),
+                ("listen", self._listen),
+            )
+        ]
+        return recovery
+
+    async def stop(self) -> None:
+        """Take no more, wait for what runs, write its outcomes, and let others have the partitions."""
+        self._stopping = True
+        self._look.set()
+        try:
+            async with asyncio.timeout(self._options.grace_s):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("%d tasks still run after %g s; they are cancelled", len(self._in_flight), self._options.grace_s)
+            for task_id in list(self._in_flight):
+                self._workers.cancel(task_id)
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self._workers.close(self._options.grace_s)
+        await asyncio.gather(*self._runs, return_exceptions=True)
+        while self._finishes:
+            await self._write_batch()
+        await self._holdings.give_back()
+
+    async def _persist(self, name: str, step: Callable[[], object]) -> None:
+        """Take a step again and again; wait longer and longer while the store is away."""
+        pause_s = PAUSE_S
+        while True:
+            try:
+                await step()  # type: ignore[misc] # every step is a coroutine function
+                pause_s = PAUSE_S
+            except StoreError as error:
+                log.warning("%s: %s; trying again in %g s", name, error, pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+    # -- keep: leases, and what comes into the horizon
+
+    async def _keep(self) -> None:
+        new = await self._holdings.take()
+        if new:
+            await self._recover(new)
+        now = self._now()
+        if now + self._options.horizon_ms // 2 > self._loaded_until:
+            await self._load(self._holdings.leases(), (self._loaded_until, LAST_ID), now + self._options.horizon_ms)
+            self._loaded_until = now + self._options.horizon_ms
+        leases = self._holdings.leases()
+        if now >= self._rescan_at:
+            await self._load(leases, None, now + 2 * self._options.rescan_ms)  # what a lost hint spoke of
+            await self._store.purge(now - self._options.retention_ms)
+            self._rescan_at = now + self._options.rescan_ms
+        if leases:
+            await self._store.checkpoint(leases, min(now, self._agenda.next_due() or now))
+        await asyncio.sleep(self._options.lease_ttl_ms / 3000)
+
+    async def _recover(self, leases: list[Lease]) -> Recovery:
+        """Put back what died with an earlier owner, and load what is due."""
+        now = self._now()
+        orphaned = 0
+        while found := await self._store.orphans(leases, self._options.batch_max):
+            batch = [self._finish(task, outcomes.orphan(task, now)) for task in found]
+            await self._store.finish([finish for finish in batch if finish is not None])
+            orphaned += len(found)
+            for task in found:
+                self._tell("recovered", task, reason="its worker died while it ran")
+        until = max(self._loaded_until, now + self._options.horizon_ms)
+        overdue = await self._load(leases, None, until)
+        self._loaded_until = until
+        checkpoints = [lease.checkpoint for lease in leases if lease.checkpoint]
+        down_ms = now - min(checkpoints) if checkpoints else 0
+        return Recovery(partitions=len(leases), down_ms=max(down_ms, 0), overdue=overdue, orphaned=orphaned)
+
+    async def _load(self, leases: list[Lease], after: tuple[int, str] | None, until: int) -> int:
+        """Bring pending tasks into the agenda, page by page; return how many of them are overdue."""
+        overdue, now = 0, self._now()
+        while leases:
+            page = await self._store.due(leases, until, after, self._options.batch_max)
+            self._enter(page)
+            overdue += sum(due.run_at < now for due in page)
+            if len(page) < self._options.batch_max:
+                break
+            after = (page[-1].run_at, page[-1].id)
+        return overdue
+
+    def _enter(self, page: Iterable[Due]) -> None:
+        for due in page:
+            if due.id not in self._in_flight:
+                self._agenda.put(due)
+        self._look.set()
+
+    # -- turn: from the agenda to the workers
+
+    async def _turn(self) -> None:
+        self._look.clear()
+        now = self._now()
+        if now + self._options.ahead_ms + STEP_MS < self._agenda.now:
+            await self._reload()
+        room = min(self._options.in_flight_max - len(self._in_flight), self._workers.free, self._options.batch_max)
+        leases = self._holdings.leases()
+        if leases and room > 0 and not self._stopping:
+            entries = self._agenda.take(now + self._options.ahead_ms, room)
+            if entries:
+                await self._claim(leases, entries, now)
+                return
+        await self._rest(room)
+
+    async def _rest(self, room: int) -> None:
+        """Wait until something is due, or there is room for it, or something changed."""
+        due = self._agenda.next_due()
+        wait_ms = self._options.rescan_ms
+        if due is not None and room > 0:
+            wait_ms = min(max(due - self._options.ahead_ms - self._now(), 1), wait_ms)
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._look.wait()
+        except TimeoutError:
+            pass
+
+    async def _reload(self) -> None:
+        """Begin with an empty agenda: the clock went back, and what was due may not be any more."""
+        log.warning("the clock was set back; loading again what is due")
+        self._agenda = Agenda(self._now())
+        until = self._now() + self._options.horizon_ms
+        await self._load(self._holdings.leases(), None, until)
+        self._loaded_until = until
+
+    async def _claim(self, leases: list[Lease], entries: list[Due], now: int) -> None:
+        try:
+            claimed = await self._store.claim(leases, [due.id for due in entries], now + self._options.ahead_ms)
+        except BaseException:
+            self._enter(entries)  # what was not claimed is still due
+            raise
+        for task in claimed:
+            self._in_flight[task.id] = task
+            run = asyncio.create_task(self._run(task))
+            self._runs.add(run)
+            run.add_done_callback(self._runs.discard)
+        if claimed:
+            self._idle.clear()
+
+    # -- a run
+
+    async def _run(self, task: Task) -> None:
+        while (wait_ms := task.run_at - self._now()) > 0:
+            await asyncio.sleep(wait_ms / 1000)
+        now = self._now()
+        if outcomes.is_late(task, now) and task.late.mode == "skip":
+            self._settle(task, outcomes.skip(task, now), "skipped")
+            return
+        task = replace(task, started_at=now)
+        self._tell("started", task, late_ms=now - task.run_at)
+        try:
+            handler = self._registry.find(task.handler)
+            result = await self._workers.run(handler, task)
+        except UnknownHandler as error:
+            waiting = replace(task, status=Status.PENDING, run_at=self._now() + NO_HANDLER_MS, reason=str(error))
+            self._settle(task, (waiting, None), "retried")
+        except (RunCancelled, asyncio.CancelledError):
+            self._settle(task, outcomes.stop(task, "cancelled while it ran", self._now()), "cancelled")
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises is the task's failure, not ours
+            text = "".join(traceback.format_exception(error))
+            outcome = outcomes.fail(task, text, self._now(), self._chance.random())
+            self._settle(task, outcome, "retried" if outcome[0].failures and outcome[0].status is Status.PENDING else "failed")
+        else:
+            self._settle(task, outcomes.succeed(task, result, self._now()), "completed")
+
+    def _settle(self, task: Task, outcome: tuple[Task, Run | None], kind: Kind) -> None:
+        """Have an outcome written with the next batch."""
+        finish = self._finish(task, outcome)
+        if finish is None:
+            self._drop_flight(task.id)
+            return
+        self._finishes.append((finish, kind))
+        self._over.set()
+
+    def _finish(self, task: Task, outcome: tuple[Task, Run | None]) -> Finish | None:
+        lease = self._holdings.of(task.partition)
+        return None if lease is None else Finish(lease=lease, task=outcome[0], run=outcome[1])
+
+    # -- write: outcomes, in batches
+
+    async def _write(self) -> None:
+        await self._over.wait()
+        self._over.clear()
+        while self._finishes:
+            await self._write_batch()
+
+    async def _write_batch(self) -> None:
+        batch = self._finishes[: self._options.batch_max]
+        try:
+            accepted = await self._store.finish([finish for finish, _ in batch])
+        except BaseException:
+            self._over.set()  # they are still to be written
+            raise
+        del self._finishes[: len(batch)]
+        for (finish, kind), written in zip(batch, accepted, strict=True):
+            self._drop_flight(finish.task.id)
+            if not written:
+                self._tell("lost", finish.task, reason="another owner has it, or it was changed meanwhile")
+                continue
+            self._tell(kind, finish.task, run=finish.run)
+            if finish.task.status is Status.PENDING:
+                self.note(finish.task)
+
+    def _drop_flight(self, task_id: str) -> None:
+        self._in_flight.pop(task_id, None)
+        self._look.set()
+        if not self._in_flight:
+            self._idle.set()
+
+    # -- listen: what others change
+
+    async def _listen(self) -> None:
+        partitions = range(self._store.partitions)
+        async for changed in self._store.changes(list(partitions)):
+            leases = [lease for lease in self._holdings.leases() if lease.partition in changed]
+            await self._load(leases, None, self._loaded_until)
+            running = [task.id for task in self._in_flight.values() if task.partition in changed]
+            for task in await self._store.get(running) if running else []:
+                if task is not None and task.cancel_requested:
+                    self._workers.cancel(task.id)
+
+    # -- what the scheduler of this process changes, known at once
+
+    def note(self, task: Task) -> None:
+        """Take note of a task that is new or was moved."""
+        if task.status is not Status.PENDING or self._holdings.of(task.partition) is None:
+            self.forget(task.id)
+        elif task.run_at <= self._loaded_until:
+            self._enter([Due(task.run_at, task.id, task.partition, task.priority, task.version)])
+
+    def forget(self, task_id: str) -> None:
+        """Take note of a task that is to run no more: cancelled, paused or deleted."""
+        self._agenda.drop(task_id)
+        if task_id in self._in_flight:
+            self._workers.cancel(task_id)
+
+    def where(self, task: Task) -> str:
+        """Say where a task is now: running, in the wheel, or in the store alone."""
+        if task.id in self._in_flight:
+            return "running here"
+        return "in the wheel" if task.id in self._agenda else "in the store, beyond the horizon"
+
+    def _tell(self, kind: Kind, task: Task, *, late_ms: int | None = None, run: Run | None = None, reason: str | None = None) -> None:
+        if self._events.heard:
+            took_ms = None if run is None else run.finished_at - run.started_at
+            self._events.tell(
+                Event(
+                    kind=kind,
+                    task_id=task.id,
+                    handler=task.handler,
+                    at=self._now(),
+                    attempt=task.attempt,
+                    late_ms=late_ms,
+                    took_ms=took_ms,
+                    reason=reason or task.reason,
+                )
+            )

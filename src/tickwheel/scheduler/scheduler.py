@@ -1,0 +1,172 @@
+"""`Scheduler`: durable tasks for everyone else. An `AsyncScheduler` on a loop in a thread of its own, with the same verbs.
+
+    scheduler = Scheduler("sqlite:///tasks.db")
+
+    @scheduler.task("orders.cancel", retries=3, timeout="5m")
+    def cancel_order(order_id: int) -> None: ...
+
+    with scheduler:
+        scheduler.add("orders.cancel", {"order_id": 7}, delay="30d", id="order-7")
+        scheduler.run_forever()
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Self, TypeVar, Unpack
+
+from tickwheel.durations import Duration
+from tickwheel.observe.events import Events
+from tickwheel.scheduler.async_scheduler import AsyncScheduler
+from tickwheel.scheduler.draft import Wishes
+from tickwheel.scheduler.recovery import Recovery
+from tickwheel.stores.contract import OnConflict, Page, Store
+from tickwheel.tasks.record import Run, Status, Task
+
+__all__ = ["Scheduler"]
+
+T = TypeVar("T")
+
+
+class Scheduler:
+    """Durable tasks, from any thread."""
+
+    def __init__(self, store: str | Store = "sqlite:///tasks.db", *, run: bool = True, **options: Any) -> None:
+        self._inner = AsyncScheduler(store, run=run, **options)
+        self.task = self._inner.task
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def events(self) -> Events:
+        """What happens, as it happens; listeners are called on the scheduler's thread."""
+        return self._inner.events
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """What was found at the start."""
+        return self._inner.recovery
+
+    # -- begin and end
+
+    def start(self) -> Self:
+        """Open the store and begin to run tasks. Harmless if it was started."""
+        with self._lock:
+            if self._loop is None:
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(target=loop.run_forever, name="tickwheel-scheduler", daemon=True)
+                thread.start()
+                try:
+                    asyncio.run_coroutine_threadsafe(self._inner.start(), loop).result()
+                except BaseException:
+                    self._end(loop, thread)
+                    raise
+                self._loop, self._thread = loop, thread
+        return self
+
+    def stop(self) -> None:
+        """Take no more, wait for what runs, write its outcomes, and close the store."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+            if loop is not None and thread is not None:
+                try:
+                    asyncio.run_coroutine_threadsafe(self._inner.stop(), loop).result()
+                finally:
+                    self._end(loop, thread)
+
+    @staticmethod
+    def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def run_forever(self) -> None:
+        """Run tasks until interrupted."""
+        with self:
+            threading.Event().wait()
+
+    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            self.start()
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    # -- the verbs of AsyncScheduler
+
+    def add(
+        self,
+        handler: str | Callable[..., Any],
+        args: Mapping[str, Any] | None = None,
+        *,
+        on_conflict: OnConflict = "reject",
+        **wishes: Unpack[Wishes],
+    ) -> Task:
+        """Add a task; it is durable when this returns."""
+        return self._call(self._inner.add(handler, args, on_conflict=on_conflict, **wishes))
+
+    def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> "list[Task]":  # noqa: UP037 - `list` is a method here
+        """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
+        return self._call(self._inner.add_many(tasks, on_conflict=on_conflict))
+
+    def get(self, task_id: str) -> Task:
+        """Return a task; `UnknownTask` if there is none."""
+        return self._call(self._inner.get(task_id))
+
+    def list(
+        self,
+        *,
+        status: Status | None = None,
+        handler: str | None = None,
+        id_prefix: str | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page:
+        """List tasks, newest first, page by page."""
+        return self._call(
+            self._inner.list(status=status, handler=handler, id_prefix=id_prefix, cursor=cursor, limit=limit)
+        )
+
+    def history(self, task_id: str, limit: int = 100) -> "list[Run]":  # noqa: UP037 - as above
+        """Return the runs of a task, latest first."""
+        return self._call(self._inner.history(task_id, limit))
+
+    def counts(self) -> dict[Status, int]:
+        """Count the tasks of each status."""
+        return self._call(self._inner.counts())
+
+    def cancel(self, task_id: str, reason: str = "cancelled") -> Task:
+        """Cancel a task: at once if it waits; if it runs, it is asked to stop."""
+        return self._call(self._inner.cancel(task_id, reason))
+
+    def reschedule(self, task_id: str, *, delay: Duration | None = None, at: datetime | None = None) -> Task:
+        """Move a task that waits."""
+        return self._call(self._inner.reschedule(task_id, delay=delay, at=at))
+
+    def run_now(self, task_id: str) -> Task:
+        """Let a task that waits run at once."""
+        return self._call(self._inner.run_now(task_id))
+
+    def pause(self, task_id: str) -> Task:
+        """Keep a task from coming due."""
+        return self._call(self._inner.pause(task_id))
+
+    def resume(self, task_id: str) -> Task:
+        """Let a paused task come due again."""
+        return self._call(self._inner.resume(task_id))
+
+    def retry(self, task_id: str) -> Task:
+        """Let a task that is over run again, now."""
+        return self._call(self._inner.retry(task_id))
+
+    def purge(self, older_than: Duration = "7d") -> int:
+        """Delete what has been over for so long, and return how many tasks that were."""
+        return self._call(self._inner.purge(older_than))

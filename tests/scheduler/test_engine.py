@@ -1,0 +1,295 @@
+"""The engine on virtual time: nothing early, nothing lost, and every end has a reason."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from tests.scheduler.worlds import World
+from tickwheel.errors import DuplicateTask, TaskIsOver, UnknownHandler, UnknownTask
+from tickwheel.scheduler import AsyncScheduler
+from tickwheel.tasks import LatePolicy, RetryPolicy, Status
+
+DAY = 86_400
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_task_runs_when_it_is_due_and_not_before(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        due = world.now() + 30 * DAY * 1000
+        await scheduler.add("note", {"what": "order 7"}, delay="30d", id="order-7")
+        await asyncio.sleep(30 * DAY - 1)
+        assert world.ran == []
+        await asyncio.sleep(2)
+        assert world.ran == [(due, "order 7")]
+        task = await scheduler.get("order-7")
+        assert (task.status, task.result, task.attempt) == (Status.COMPLETED, "order 7", 1)
+        assert [run.status for run in await scheduler.history("order-7")] == [Status.COMPLETED]
+
+    world.play(story)
+    assert world.kinds("order-7") == ["added", "started", "completed"]
+
+
+def test_a_task_due_now_runs_at_once(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        begun = world.now()
+        await scheduler.add("note", {"what": "now"})
+        await asyncio.sleep(1)
+        assert [what for _, what in world.ran] == ["now"]
+        assert world.ran[0][0] - begun <= 5
+
+    world.play(story)
+
+
+def test_a_cancelled_task_does_not_run(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "paid"}, delay="30m", id="order-7")
+        task = await scheduler.cancel("order-7", "paid in time")
+        assert (task.status, task.reason) == (Status.CANCELLED, "paid in time")
+        await asyncio.sleep(3600)
+        assert world.ran == []
+        assert (await scheduler.cancel("order-7")).status is Status.CANCELLED, "twice is once"
+
+    world.play(story)
+    assert world.kinds("order-7")[:2] == ["added", "cancelled"]
+
+
+def test_a_running_task_that_is_cancelled_stops(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("work", {"what": "long", "seconds": 200.0}, id="long")
+        await asyncio.sleep(5)
+        assert (await scheduler.get("long")).status is Status.RUNNING
+        await scheduler.cancel("long")
+        await asyncio.sleep(1)
+        task = await scheduler.get("long")
+        assert (task.status, task.reason) == (Status.CANCELLED, "cancelled while it ran")
+
+    world.play(story)
+    assert world.kinds("long")[-1] == "cancelled"
+
+
+def test_a_moved_task_runs_at_its_new_time(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        begun = world.now()
+        for name in ("later", "sooner"):
+            await scheduler.add("note", {"what": name}, delay="1h", id=name)
+        await scheduler.reschedule("later", delay="2h")
+        await scheduler.reschedule("sooner", delay="30m")
+        await asyncio.sleep(3 * 3600)
+        assert world.ran == [(begun + 1_800_000, "sooner"), (begun + 7_200_000, "later")]
+        with pytest.raises(TaskIsOver):
+            await scheduler.reschedule("later", delay=1)
+
+    world.play(story)
+
+
+def test_a_paused_task_waits_until_it_is_resumed(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "a"}, delay="1h", id="a")
+        await scheduler.pause("a")
+        await asyncio.sleep(2 * 3600)
+        assert world.ran == []
+        assert (await scheduler.get("a")).status is Status.PAUSED
+        await scheduler.resume("a")
+        await asyncio.sleep(1)
+        assert [what for _, what in world.ran] == ["a"]
+
+    world.play(story)
+
+
+def test_a_failing_task_is_tried_again_and_then_kept_as_failed(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        policy = RetryPolicy(retries=2, first_ms=10_000, factor=2.0, jitter=0.0)
+        await scheduler.add("fail", {"what": "x"}, id="x", retry=policy)
+        await asyncio.sleep(120)
+        moments = [at - world.ran[0][0] for at, _ in world.ran]
+        assert [round(at / 1000) for at in moments] == [0, 10, 30]
+        task = await scheduler.get("x")
+        assert (task.status, task.failures, task.attempt) == (Status.FAILED, 3, 3)
+        assert "ValueError: x" in (task.error or "")
+        assert len(await scheduler.history("x")) == 3
+        await scheduler.retry("x")
+        await asyncio.sleep(1)
+        assert len(world.ran) == 4
+
+    world.play(story)
+    assert world.kinds("x")[:7] == ["added", "started", "retried", "started", "retried", "started", "failed"]
+
+
+def test_periodic_tasks_do_not_drift_and_end_when_counted(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        begun = world.now()
+        await scheduler.add("note", {"what": "beat"}, every="1h", times=24, id="beat")
+        await asyncio.sleep(2 * DAY)
+        assert [at - begun for at, _ in world.ran] == [hour * 3_600_000 for hour in range(1, 25)]
+        assert (await scheduler.get("beat")).status is Status.COMPLETED
+
+    world.play(story)
+
+
+def test_cron_keeps_to_the_calendar_of_its_place(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "report"}, cron="30 9 1 * *", tz="Europe/Berlin")
+        await asyncio.sleep(365 * DAY)
+
+    world.play(story)
+    local = [datetime.fromtimestamp(at / 1000, ZoneInfo("Europe/Berlin")) for at, _ in world.ran]
+    assert [(at.month, at.day, at.hour, at.minute) for at in local] == [
+        (month, 1, 9, 30) for month in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)
+    ]
+    assert {at.utcoffset().total_seconds() for at in local if at.utcoffset()} == {3600.0, 7200.0}  # type: ignore[union-attr]
+
+
+def test_what_came_due_while_nobody_ran_is_run_by_policy(world: World) -> None:
+    async def add(scheduler: AsyncScheduler) -> None:
+        for mode in ("run_once", "skip"):
+            late = LatePolicy(mode=mode)  # type: ignore[arg-type]
+            await scheduler.add("note", {"what": mode}, delay="1h", late=late, id=mode)
+            await scheduler.add("note", {"what": f"{mode} again"}, every="1h", late=late, id=f"{mode}-again")
+        late = LatePolicy(mode="run_all", catch_up=3)
+        await scheduler.add("note", {"what": "run_all again"}, every="1h", late=late, id="run_all-again")
+
+    async def watch(scheduler: AsyncScheduler) -> str:
+        await asyncio.sleep(10)
+        assert (await scheduler.get("skip")).status is Status.CANCELLED
+        assert "late" in ((await scheduler.get("skip")).reason or "")
+        return str(scheduler.recovery)
+
+    world.play(add)
+    world.clock.advance("10h30m")
+    report = world.play(watch)
+    ran = [what for _, what in world.ran]
+    assert ran.count("run_once") == 1
+    assert ran.count("run_once again") == 1
+    assert ran.count("skip") == ran.count("skip again") == 0
+    assert 3 <= ran.count("run_all again") <= 4, "the first and the last three"
+    assert "5 tasks overdue, 0 orphaned" in report
+
+
+def test_a_process_that_died_in_the_middle_leaves_nothing_undone(world: World) -> None:
+    async def die() -> None:
+        scheduler = await world.scheduler().start()
+        await scheduler.add("work", {"what": "again", "seconds": 100.0}, id="again")
+        await scheduler.add("work", {"what": "never", "seconds": 100.0}, id="never", at_most_once=True)
+        await asyncio.sleep(1)
+        raise SystemExit  # nobody stops the engine: its leases stay as they are
+
+    from tickwheel import aio  # noqa: PLC0415
+
+    with pytest.raises(SystemExit):
+        aio.run(die(), clock=world.clock)
+    assert [what for _, what in world.ran] == ["again", "never"]
+
+    async def take_over(scheduler: AsyncScheduler) -> None:
+        await asyncio.sleep(200)
+        assert (await scheduler.get("again")).status is Status.COMPLETED
+        assert (await scheduler.get("again")).attempt == 2
+        never = await scheduler.get("never")
+        assert never.status is Status.FAILED
+        assert "must not run twice" in (never.reason or "")
+
+    world.clock.advance(10)
+    world.play(take_over)
+    assert [what for _, what in world.ran] == ["again", "never", "again"]
+
+
+def test_a_clock_that_is_set_back_lets_nothing_run_early(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        due = world.now() + 600_000
+        await scheduler.add("note", {"what": "a"}, delay="10m", id="a")
+        await asyncio.sleep(300)
+        world.clock.step_wall(-3600 * 10**9)
+        await asyncio.sleep(600)
+        assert world.ran == []
+        await asyncio.sleep(3600)
+        assert [what for _, what in world.ran] == ["a"]
+        assert world.ran[0][0] >= due
+
+    world.play(story)
+
+
+def test_a_clock_that_is_set_forward_makes_due_what_is_due(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        for number in range(100):
+            await scheduler.add("note", {"what": str(number)}, delay=60 * (number + 1))
+        world.clock.step_wall(3600 * 10**9)
+        await asyncio.sleep(60)
+        assert len(world.ran) >= 60
+
+    world.play(story)
+
+
+def test_bad_requests_change_nothing(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "a"}, delay="1h", id="a")
+        with pytest.raises(DuplicateTask):
+            await scheduler.add("note", {"what": "b"}, id="a")
+        with pytest.raises(UnknownHandler, match="did you mean 'note'"):
+            await scheduler.add("noet", {"what": "b"})
+        with pytest.raises(UnknownTask):
+            await scheduler.get("b")
+        with pytest.raises(DuplicateTask):
+            await scheduler.add_many([{"handler": "note", "id": "c"}, {"handler": "note", "id": "a"}])
+        counts = await scheduler.counts()
+        assert counts.get(Status.PENDING) == 1
+        assert sum(counts.values()) == 1
+
+    world.play(story)
+
+
+def test_a_hundred_thousand_far_tasks_stay_in_the_store(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        for first in range(0, 10_000, 1000):
+            await scheduler.add_many(
+                {"handler": "note", "args": {"what": "far"}, "delay": "30d", "id": f"far-{first + number}"}
+                for number in range(1000)
+            )
+        await asyncio.sleep(3600)
+        engine: Any = scheduler._engine
+        assert len(engine._agenda) == 0
+        await asyncio.sleep(30 * DAY)
+        assert len(world.ran) == 10_000
+
+    world.play(story)
+
+
+def test_a_year_of_mixed_tasks_is_the_same_story_for_the_same_seed() -> None:
+    def live() -> tuple[list[tuple[int, str]], dict[str, int]]:
+        world = World(seed=7)
+
+        async def story(scheduler: AsyncScheduler) -> dict[str, int]:
+            chance = world.chance
+            for number in range(300):
+                kind = chance.choice(["once", "every", "cron", "fail"])
+                args = {"what": f"{kind}-{number}"}
+                if kind == "once":
+                    await scheduler.add("note", args, delay=chance.randrange(365 * DAY))
+                elif kind == "every":
+                    await scheduler.add("note", args, every=chance.randrange(DAY, 30 * DAY))
+                elif kind == "cron":
+                    await scheduler.add("note", args, cron=f"{chance.randrange(60)} {chance.randrange(24)} 1 * *")
+                else:
+                    await scheduler.add("fail", args, delay=chance.randrange(365 * DAY))
+            await asyncio.sleep(366 * DAY)
+            return {status.value: count for status, count in (await scheduler.counts()).items()}
+
+        counts = world.play(story, retention_ms=400 * DAY * 1000)
+        early = [event for event in world.events if event.late_ms is not None and event.late_ms < 0]
+        assert early == []
+        return world.ran, counts
+
+    first, again = live(), live()
+    assert first == again
+    assert first[1]["failed"] > 0
+    assert first[1]["completed"] > 0
+    assert len(first[0]) > 1000
+
+
+def test_it_begins_with_2024() -> None:
+    assert datetime.fromtimestamp(World().now() / 1000, UTC).year == 2024
