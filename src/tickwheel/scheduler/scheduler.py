@@ -32,8 +32,10 @@ T = TypeVar("T")
 class Scheduler:
     """Durable tasks, from any thread."""
 
-    def __init__(self, store: str | Store = "sqlite:///tasks.db", *, run: bool = True, **options: Any) -> None:
-        self._inner = AsyncScheduler(store, run=run, **options)
+    def __init__(
+        self, store: str | Store | AsyncScheduler = "sqlite:///tasks.db", *, run: bool = True, **options: Any
+    ) -> None:
+        self._inner = store if isinstance(store, AsyncScheduler) else AsyncScheduler(store, run=run, **options)
         self.task = self._inner.task
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

@@ -1,0 +1,253 @@
+"""Every command, one function each; their options are what `--help` shows."""
+
+import importlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec
+
+import msgspec
+import typer
+from rich.console import Console
+
+from tickwheel.clock import SystemClock
+from tickwheel.cli import output
+from tickwheel.errors import InvalidTask, TickwheelError
+from tickwheel.scheduler import AsyncScheduler, Scheduler
+from tickwheel.tasks import Cron, Status, Task
+from tickwheel.tasks.triggers import preview
+
+__all__ = ["app"]
+
+P = ParamSpec("P")
+
+app = typer.Typer(
+    name="tickwheel",
+    help="Durable delayed, periodic and cron tasks.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+StoreOption = Annotated[
+    str, typer.Option("--store", envvar="TICKWHEEL_STORE", help="Where the tasks are: sqlite:///tasks.db")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+DEFAULT_STORE = "sqlite:///tasks.db"
+
+
+def plainly(command: Callable[P, None]) -> Callable[P, None]:
+    """Print what tickwheel has to say in one line, and end with exit code 1."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except TickwheelError as error:
+            print(f"tickwheel: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+
+    return run
+
+
+def now_ms() -> int:
+    """Read the wall clock."""
+    return SystemClock().time_ns() // 1_000_000
+
+
+def find_scheduler(target: str) -> Scheduler | AsyncScheduler:
+    """Import `module:name` and return the scheduler there."""
+    module_name, _, name = target.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module_name), name or "scheduler")
+    except (ImportError, AttributeError) as error:
+        raise InvalidTask(f"there is no scheduler at {target!r}: {error}; write it as module:name") from error
+    if not isinstance(found, (Scheduler, AsyncScheduler)):
+        raise InvalidTask(f"{target!r} is a {type(found).__name__}, not a Scheduler")
+    return found
+
+
+@app.command()
+@plainly
+def worker(target: Annotated[str, typer.Argument(help="Where the scheduler is: module:name")]) -> None:
+    """Run the tasks of a scheduler until stopped (Ctrl-C, SIGTERM)."""
+    found = find_scheduler(target)
+    scheduler = Scheduler(found) if isinstance(found, AsyncScheduler) else found
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    with scheduler:
+        print(f"tickwheel: {scheduler.recovery}; process {os.getpid()} is at work", flush=True)
+        ended.wait()
+        print("tickwheel: stopping; what runs may end", flush=True)
+
+
+@app.command()
+@plainly
+def add(
+    handler: str,
+    args: Annotated[str, typer.Argument(help="Arguments as JSON")] = "{}",
+    *,
+    delay: Annotated[str | None, typer.Option(help="30m, 30d, PT5M")] = None,
+    at: Annotated[str | None, typer.Option(help="2027-01-31T09:00:00+01:00")] = None,
+    every: Annotated[str | None, typer.Option(help="1h")] = None,
+    cron: Annotated[str | None, typer.Option(help="'0 9 * * 1-5'")] = None,
+    tz: Annotated[str | None, typer.Option(help="Europe/Berlin; for cron")] = None,
+    task_id: Annotated[str | None, typer.Option("--id")] = None,
+    retries: Annotated[int | None, typer.Option()] = None,
+    priority: Annotated[int | None, typer.Option()] = None,
+    on_conflict: Annotated[str, typer.Option(help="reject, replace, keep or debounce")] = "reject",
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Add a task."""
+    said = {"delay": delay, "every": every, "cron": cron, "tz": tz, "id": task_id, "retries": retries, "priority": priority}
+    wishes: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+    if at is not None:
+        wishes["at"] = read_time(at)
+    with Scheduler(store, run=False) as scheduler:
+        task = scheduler.add(handler, read_args(args), on_conflict=on_conflict, **wishes)  # type: ignore[arg-type]
+    show_one(task, as_json=as_json)
+
+
+def read_args(text: str) -> dict[str, Any]:
+    """Read the arguments of a task."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise InvalidTask(f"arguments are a JSON object, like '{{\"order_id\": 7}}': {error}") from None
+
+
+def read_time(text: str) -> datetime:
+    """Read a time."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidTask(f"a time is written as 2027-01-31T09:00:00+01:00, not {text!r}") from None
+
+
+def show_one(task: Task, *, as_json: bool) -> None:
+    """Print a task that was just changed."""
+    if as_json:
+        output.print_json(task)
+    else:
+        console.print(f"{task.id}: {task.status}, {output.explain(task, now_ms())}", highlight=False)
+
+
+@app.command("list")
+@plainly
+def list_tasks(
+    *,
+    status: Annotated[Status | None, typer.Option()] = None,
+    handler: Annotated[str | None, typer.Option()] = None,
+    prefix: Annotated[str | None, typer.Option(help="How the id begins")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Where the last page ended")] = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """List tasks, newest first."""
+    with Scheduler(store, run=False) as scheduler:
+        page = scheduler.list(status=status, handler=handler, id_prefix=prefix, cursor=cursor, limit=limit)
+    if as_json:
+        output.print_json(page)
+        return
+    output.print_tasks(console, page.tasks)
+    if page.cursor is not None:
+        console.print(f"there are more: --cursor {page.cursor}", style="dim", highlight=False)
+
+
+@app.command()
+@plainly
+def show(task_id: str, *, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+    """Show a task, its runs, and why it has not run yet."""
+    with Scheduler(store, run=False) as scheduler:
+        task, runs = scheduler.get(task_id), scheduler.history(task_id)
+    why = output.explain(task, now_ms())
+    if as_json:
+        output.print_json({"task": task, "why": why, "runs": runs})
+    else:
+        output.print_task(console, task, runs, why)
+
+
+@app.command()
+@plainly
+def cancel(
+    task_id: str, *, reason: str = "cancelled by hand", store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False
+) -> None:
+    """Cancel a task; a running one is asked to stop."""
+    with Scheduler(store, run=False) as scheduler:
+        show_one(scheduler.cancel(task_id, reason), as_json=as_json)
+
+
+@app.command()
+@plainly
+def reschedule(
+    task_id: str,
+    *,
+    delay: str | None = None,
+    at: str | None = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Move a task that waits."""
+    moment = None if at is None else read_time(at)
+    with Scheduler(store, run=False) as scheduler:
+        show_one(scheduler.reschedule(task_id, delay=delay, at=moment), as_json=as_json)
+
+
+@app.command()
+@plainly
+def retry(task_id: str, *, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+    """Let a task that is over run again."""
+    with Scheduler(store, run=False) as scheduler:
+        show_one(scheduler.retry(task_id), as_json=as_json)
+
+
+@app.command()
+@plainly
+def cron(
+    expression: str,
+    *,
+    tz: str = "UTC",
+    n: Annotated[int, typer.Option("-n", min=1, max=1000)] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Show when a cron expression is due next."""
+    occurrences = preview(Cron(expression=expression, tz=tz), now_ms(), n)
+    if as_json:
+        output.print_json(occurrences)
+        return
+    for occurrence in occurrences:
+        console.print(occurrence.local, f"[yellow]{occurrence.note}[/]" if occurrence.note else "", highlight=False)
+
+
+@app.command()
+@plainly
+def doctor(*, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+    """Say how things are: the store, what is overdue, what failed, and what to do."""
+    with Scheduler(store, run=False) as scheduler:
+        counts = scheduler.counts()
+        overdue = [
+            task for task in scheduler.list(status=Status.PENDING, limit=1000).tasks if task.run_at < now_ms() - 60_000
+        ]
+        failed = scheduler.list(status=Status.FAILED, limit=10).tasks
+    advice = []
+    if overdue:
+        advice.append(f"{len(overdue)} tasks are overdue by more than a minute: is `tickwheel worker` running?")
+    if failed:
+        advice.append(f"{counts.get(Status.FAILED, 0)} tasks have failed: see `tickwheel list --status failed`")
+    if as_json:
+        output.print_json({"store": store, "counts": counts, "advice": advice})
+        return
+    console.print(f"{store} can be read and written", highlight=False)
+    for status, count in counts.items():
+        console.print(f"{count:>10,} {status}", highlight=False)
+    for line in advice or ["nothing is wrong"]:
+        console.print(line, style="yellow" if advice else "green", highlight=False)

@@ -1,0 +1,83 @@
+"""How tasks look: a table or a page for people, one JSON value for programs (`--json`)."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from tickwheel.tasks import ENDED, Run, Status, Task
+
+__all__ = ["explain", "print_json", "print_task", "print_tasks"]
+
+STYLE_OF_STATUS = {
+    Status.PENDING: "cyan",
+    Status.PAUSED: "yellow",
+    Status.RUNNING: "blue",
+    Status.COMPLETED: "green",
+    Status.FAILED: "red",
+    Status.CANCELLED: "dim",
+}
+
+
+def print_json(value: Any) -> None:
+    """Print a value for programs."""
+    print(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
+
+
+def moment(ms: int | None) -> str:
+    """Write a moment in UTC."""
+    return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def print_tasks(console: Console, tasks: Iterable[Task]) -> None:
+    """Print tasks as a table."""
+    table = Table("id", "handler", "status", "due (UTC)", "attempts", "why")
+    for task in tasks:
+        status = f"[{STYLE_OF_STATUS[task.status]}]{task.status}[/]"
+        table.add_row(task.id, task.handler, status, moment(task.run_at), str(task.attempt), task.reason or "")
+    console.print(table)
+
+
+def print_task(console: Console, task: Task, runs: Iterable[Run], why: str) -> None:
+    """Print everything about a task."""
+    table = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("id", task.id),
+        ("handler", task.handler),
+        ("status", f"[{STYLE_OF_STATUS[task.status]}]{task.status}[/]"),
+        ("", why),
+        ("due (UTC)", moment(task.run_at)),
+        ("trigger", str(task.trigger)),
+        ("arguments", msgspec.json.encode(task.args).decode()),
+        ("attempts", str(task.attempt)),
+        ("result", "" if task.result is None else msgspec.json.encode(task.result).decode()),
+        ("error", task.error or ""),
+    ):
+        if value:
+            table.add_row(f"[dim]{name}[/]", value)
+    console.print(table)
+    history = Table("attempt", "for (UTC)", "started (UTC)", "took", "came to")
+    for run in runs:
+        took = f"{(run.finished_at - run.started_at) / 1000:g} s"
+        history.add_row(str(run.attempt), moment(run.occurrence_at), moment(run.started_at), took, run.reason or run.status)
+    if history.row_count:
+        console.print(history)
+
+
+def explain(task: Task, now: int, handlers: Iterable[str] | None = None) -> str:
+    """Say in words why a task is where it is."""
+    if task.status in ENDED:
+        return task.reason or f"it is {task.status}"
+    if task.status is Status.PAUSED:
+        return "it is paused; resume it to let it run"
+    if task.status is Status.RUNNING:
+        asked = "; it was asked to stop" if task.cancel_requested else ""
+        return f"it is running, attempt {task.attempt}{asked}"
+    if handlers is not None and task.handler not in handlers:
+        return f"no worker here knows its handler {task.handler!r}"
+    wait_s = (task.run_at - now) / 1000
+    when = f"due in {wait_s:g} s" if wait_s > 0 else f"overdue for {-wait_s:g} s: is a worker running?"
+    return f"{when}; {task.reason}" if task.reason else when
