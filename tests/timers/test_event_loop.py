@@ -91,7 +91,7 @@ def test_a_handle_behaves_as_a_standard_one(loop: Any) -> None:
     assert handle.when() == when
     assert not handle.cancelled()
     assert handle < loop.call_at(when + 1, print)
-    assert f"when={when} print('hello')" in repr(handle)
+    assert f"when={when} print(" in repr(handle)  # what it is called with is shown or not, as asyncio has it
     handle.cancel()
     assert handle.cancelled()
     assert "cancelled" in repr(handle)
