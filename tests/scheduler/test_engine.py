@@ -65,10 +65,10 @@ def test_a_running_task_that_is_cancelled_stops(world: World) -> None:
         await scheduler.add("work", {"what": "long", "seconds": 200.0}, id="long")
         await asyncio.sleep(5)
         assert (await scheduler.get("long")).status is Status.RUNNING
-        await scheduler.cancel("long")
+        await scheduler.cancel("long", "not wanted any more")
         await asyncio.sleep(1)
         task = await scheduler.get("long")
-        assert (task.status, task.reason) == (Status.CANCELLED, "cancelled while it ran")
+        assert (task.status, task.reason) == (Status.CANCELLED, "not wanted any more")
 
     world.play(story)
     assert world.kinds("long")[-1] == "cancelled"
@@ -172,7 +172,9 @@ def test_what_came_due_while_nobody_ran_is_run_by_policy(world: World) -> None:
     assert "5 tasks overdue, 0 orphaned" in report
 
 
-def test_a_process_that_died_in_the_middle_leaves_nothing_undone(world: World) -> None:
+def test_a_process_that_died_in_the_middle_leaves_nothing_undone() -> None:
+    world = World(lease_ttl_ms=3_000)
+
     async def die() -> None:
         scheduler = await world.scheduler().start()
         await scheduler.add("work", {"what": "again", "seconds": 100.0}, id="again")

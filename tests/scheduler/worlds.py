@@ -13,6 +13,9 @@ from tickwheel.stores.memory import MemoryStore
 
 T = TypeVar("T")
 
+# A year has to pass in seconds: leases are renewed every two hours instead of every second.
+UNHURRIED = {"lease_ttl_ms": 6 * 3_600_000, "rescan_ms": 3_600_000, "horizon_ms": 86_400_000}
+
 
 class World:
     """A clock, a store, and schedulers that come and go."""
@@ -20,7 +23,7 @@ class World:
     def __init__(self, seed: int = 0, **options: Any) -> None:
         self.clock = VirtualClock()
         self.chance = Random(seed)
-        self.options = options
+        self.options = {**UNHURRIED, **options}
         self.store: Store = MemoryStore(now_ms=self.now)
         self.events: list[Event] = []
         self.ran: list[tuple[int, str]] = []  # when, and what

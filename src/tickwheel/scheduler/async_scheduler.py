@@ -200,10 +200,7 @@ class AsyncScheduler:
     async def cancel(self, task_id: str, reason: str = "cancelled") -> Task:
         """Cancel a task: at once if it waits; if it runs, it is asked to stop."""
         task = self._known(task_id, (await self._opened.cancel([task_id], reason))[0])
-        if self._engine is not None:
-            self._engine.forget(task_id)
-        self._note(task, "cancelled" if task.status is Status.CANCELLED else None)
-        return task
+        return self._note(task, "cancelled" if task.status is Status.CANCELLED else None)
 
     async def reschedule(self, task_id: str, *, delay: Duration | None = None, at: datetime | None = None) -> Task:
         """Move a task that waits."""

@@ -79,6 +79,7 @@ class Engine:
         self._idle = asyncio.Event()  # nothing is in flight
         self._idle.set()
         self._stopping = False
+        self._doubtful = False  # whether a claim was made that nobody knows of
         self._loops: list[asyncio.Task[None]] = []
 
     def _now(self) -> int:
@@ -136,6 +137,10 @@ class Engine:
     # -- keep: leases, and what comes into the horizon
 
     async def _keep(self) -> None:
+        if self._doubtful:
+            # A claim without an answer may have been made: under new leases it shows as an orphan.
+            await self._holdings.give_back()
+            self._doubtful = False
         new = await self._holdings.take()
         if new:
             await self._recover(new)
@@ -157,10 +162,13 @@ class Engine:
         now = self._now()
         orphaned = 0
         while found := await self._store.orphans(leases, self._options.batch_max):
-            batch = [self._finish(task, outcomes.orphan(task, now)) for task in found]
+            left = [task for task in found if task.id not in self._in_flight]
+            if not left:
+                break  # they run right here, under leases that we had before
+            batch = [self._finish(task, outcomes.orphan(task, now)) for task in left]
             await self._store.finish([finish for finish in batch if finish is not None])
-            orphaned += len(found)
-            for task in found:
+            orphaned += len(left)
+            for task in left:
                 self._tell("recovered", task, reason="its worker died while it ran")
         until = max(self._loaded_until, now + self._options.horizon_ms)
         overdue = await self._load(leases, None, until)
@@ -228,6 +236,7 @@ class Engine:
             claimed = await self._store.claim(leases, [due.id for due in entries], now + self._options.ahead_ms)
         except BaseException:
             self._enter(entries)  # what was not claimed is still due
+            self._doubtful = True
             raise
         for task in claimed:
             self._in_flight[task.id] = task
@@ -292,14 +301,19 @@ class Engine:
             self._over.set()  # they are still to be written
             raise
         del self._finishes[: len(batch)]
+        refused: list[str] = []
         for (finish, kind), written in zip(batch, accepted, strict=True):
             self._drop_flight(finish.task.id)
-            if not written:
-                self._tell("lost", finish.task, reason="another owner has it, or it was changed meanwhile")
-                continue
-            self._tell(kind, finish.task, run=finish.run)
-            if finish.task.status is Status.PENDING:
+            if written:
+                self._tell(kind, finish.task, run=finish.run)
                 self.note(finish.task)
+            else:
+                refused.append(finish.task.id)
+                self._tell("lost", finish.task, reason="another owner has it, or it was written before")
+        # Written before, if the answer to that was lost: then it may be due again.
+        for task in await self._store.get(refused) if refused else []:
+            if task is not None:
+                self.note(task)
 
     def _drop_flight(self, task_id: str) -> None:
         self._in_flight.pop(task_id, None)
@@ -322,17 +336,13 @@ class Engine:
     # -- what the scheduler of this process changes, known at once
 
     def note(self, task: Task) -> None:
-        """Take note of a task that is new or was moved."""
+        """Take note of a task as it is in the store now."""
+        if task.cancel_requested and task.id in self._in_flight:
+            self._workers.cancel(task.id)
         if task.status is not Status.PENDING or self._holdings.of(task.partition) is None:
-            self.forget(task.id)
+            self._agenda.drop(task.id)
         elif task.run_at <= self._loaded_until:
             self._enter([Due(task.run_at, task.id, task.partition, task.priority, task.version)])
-
-    def forget(self, task_id: str) -> None:
-        """Take note of a task that is to run no more: cancelled, paused or deleted."""
-        self._agenda.drop(task_id)
-        if task_id in self._in_flight:
-            self._workers.cancel(task_id)
 
     def where(self, task: Task) -> str:
         """Say where a task is now: running, in the wheel, or in the store alone."""
