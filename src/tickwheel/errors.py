@@ -13,6 +13,7 @@ from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
 
 __all__ = [
+    "BatchTooLarge",
     "BrokenWheel",
     "DelayOutOfRange",
     "DuplicateHandler",
@@ -111,11 +112,16 @@ class HandMovedBack(TickwheelError, ValueError):
 
 
 class InvalidLimit(TickwheelError, ValueError):
-    """A limit on how many timers to hand out must be at least one."""
+    """A limit on how many to hand out must be at least one, and at most what one answer holds."""
 
-    def __init__(self, limit: object) -> None:
+    def __init__(self, limit: object, most: int | None = None) -> None:
         self.limit = limit
-        super().__init__(f"limit must be an int of at least 1, not {limit!r}; leave it out to take every due timer")
+        self.most = most
+        super().__init__(
+            f"limit must be an int of at least 1, not {limit!r}; leave it out to take every due timer"
+            if most is None
+            else f"limit must be an int from 1 to {most:,}, not {limit!r}; ask again for what lies beyond"
+        )
 
 
 class LengthMismatch(TickwheelError, ValueError):
@@ -235,6 +241,15 @@ class InvalidCron(TickwheelError, ValueError):
 
 class InvalidTask(TickwheelError, ValueError):
     """A task cannot be like that."""
+
+
+class BatchTooLarge(TickwheelError, ValueError):
+    """More was brought to a store at once than one transaction should hold."""
+
+    def __init__(self, size: int, most: int) -> None:
+        self.size = size
+        self.most = most
+        super().__init__(f"{size:,} in one batch, {most:,} are the most; bring them in several")
 
 
 class PayloadTooLarge(TickwheelError, ValueError):

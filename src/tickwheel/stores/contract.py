@@ -19,7 +19,7 @@ import msgspec
 
 from tickwheel.tasks.record import Run, Status, Task
 
-__all__ = ["Conflict", "Due", "Filter", "Finish", "Lease", "OnConflict", "Page", "Store"]
+__all__ = ["PAGE_MAX", "Conflict", "Due", "Filter", "Finish", "Lease", "OnConflict", "Page", "Store"]
 
 OnConflict = Literal["reject", "replace", "keep", "debounce"]
 
@@ -95,9 +95,9 @@ class Store(Protocol):
         """Add tasks; they are durable when this returns.
 
         If an id is there already and its task is not over: `reject` raises `DuplicateTask` and adds none of the
-        batch; `keep` leaves it as it is; `replace` puts the new one in its place, unless it is running, which
-        raises `TaskIsRunning`; `debounce` moves only its time. A task that is over gives its id to the new one,
-        but for `keep`. A replaced task has a higher version and keeps its attempts.
+        batch; `keep` leaves it as it is; `replace` puts the new one in its place, and `debounce` moves only its time,
+        unless it is running, which raises `TaskIsRunning`. A task that is over gives its id to the new one, which
+        is then the newest, but for `keep`. What takes another's place has a higher version and keeps its attempts.
         """
 
     async def get(self, ids: Sequence[str]) -> list[Task | None]:
@@ -120,7 +120,10 @@ class Store(Protocol):
         """
 
     async def reschedule(self, task_id: str, run_at: int) -> Task:
-        """Move a task that is pending or paused; `UnknownTask`, `TaskIsRunning` or `TaskIsOver` otherwise."""
+        """Move a task that is pending or paused; `UnknownTask`, `TaskIsRunning` or `TaskIsOver` otherwise.
+
+        Its occurrence moves along, unless the task waits to be tried again: then it is the same one still.
+        """
 
     async def pause(self, ids: Sequence[str]) -> list[Task | None]:
         """Keep pending tasks from coming due; those that are not pending stay as they are."""
@@ -170,5 +173,6 @@ class Store(Protocol):
     def changes(self, partitions: Sequence[int]) -> AsyncIterator[set[int]]:
         """Tell, as long as it is read, in which partitions something was added, moved or cancelled by anyone.
 
-        A hint may be lost or come twice; a task may not.
+        It listens from the call on, and ends when the store is closed. A hint may be lost or come twice; a task
+        may not.
         """

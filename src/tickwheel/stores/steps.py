@@ -1,0 +1,120 @@
+"""What each call makes of a task: the rules of the contract, without a store.
+
+Stores that can run Python between reading and writing use these as they are; the others say the same in their own
+language, and the conformance suite tells whether they do.
+
+>>> task = Task(id="a", handler="h", run_at=1000, occurrence_at=1000, created_at=0)
+>>> running = claim(task, now=1003)
+>>> running.status.value, running.attempt, running.started_at, running.version
+('running', 1, 1003, 1)
+>>> cancel(running, "not needed", now=1004).cancel_requested
+True
+"""
+
+from msgspec.structs import replace
+
+from tickwheel.errors import DuplicateTask, TaskIsOver, TaskIsRunning
+from tickwheel.stores.contract import Conflict, OnConflict
+from tickwheel.tasks.record import ENDED, Status, Task
+
+__all__ = ["arrive", "cancel", "claim", "finish", "move", "pause", "resume", "revive"]
+
+
+def arrive(there: Task | None, new: Task, on_conflict: OnConflict) -> Conflict:
+    """Bring a task to where one with its id may be already."""
+    if there is None:
+        return Conflict(new, added=True)
+    if on_conflict == "keep":
+        return Conflict(there, added=False)
+    if there.status not in ENDED and on_conflict == "reject":
+        raise DuplicateTask(there.id)
+    if there.status is Status.RUNNING:
+        raise TaskIsRunning(there.id)
+    if there.status not in ENDED and on_conflict == "debounce":
+        return Conflict(move(there, new.run_at), added=False)
+    # The attempts go on, so that whoever still runs the old one cannot finish the new one.
+    return Conflict(replace(new, attempt=there.attempt, version=there.version + 1), added=True)
+
+
+def move(task: Task, run_at: int) -> Task:
+    """Give a task another time; for a retry it is still the same occurrence, otherwise the occurrence moves along."""
+    if task.status is Status.RUNNING:
+        raise TaskIsRunning(task.id)
+    if task.status in ENDED:
+        raise TaskIsOver(task.id, task.status)
+    occurrence_at = min(task.occurrence_at, run_at) if task.failures else run_at
+    return replace(task, run_at=run_at, occurrence_at=occurrence_at, version=task.version + 1)
+
+
+def cancel(task: Task, reason: str, now: int) -> Task:
+    """Cancel a task that waits; ask one that runs to stop, once."""
+    if task.status in ENDED or (task.status is Status.RUNNING and task.cancel_requested):
+        return task
+    if task.status is Status.RUNNING:
+        return replace(task, cancel_requested=True, reason=reason, version=task.version + 1)
+    return replace(task, status=Status.CANCELLED, reason=reason, finished_at=now, version=task.version + 1)
+
+
+def pause(task: Task) -> Task:
+    """Keep a pending task from coming due."""
+    if task.status is not Status.PENDING:
+        return task
+    return replace(task, status=Status.PAUSED, version=task.version + 1)
+
+
+def resume(task: Task) -> Task:
+    """Let a paused task come due again."""
+    if task.status is not Status.PAUSED:
+        return task
+    return replace(task, status=Status.PENDING, version=task.version + 1)
+
+
+def revive(task: Task, run_at: int) -> Task:
+    """Begin a task that is over once more."""
+    if task.status not in ENDED:
+        return task
+    return replace(
+        task,
+        status=Status.PENDING,
+        run_at=run_at,
+        occurrence_at=run_at,
+        failures=0,
+        runs=0,
+        version=task.version + 1,
+        cancel_requested=False,
+        started_at=None,
+        finished_at=None,
+        result=None,
+        error=None,
+        reason=None,
+    )
+
+
+def claim(task: Task, now: int) -> Task:
+    """Let a pending task run."""
+    return replace(
+        task, status=Status.RUNNING, attempt=task.attempt + 1, started_at=now, version=task.version + 1, reason=None
+    )
+
+
+def finish(running: Task, wanted: Task, now: int) -> Task:
+    """Make of a running task what its owner wants; whether it is the owner's to change was found out before."""
+    status, reason, finished_at = wanted.status, wanted.reason, wanted.finished_at
+    if running.cancel_requested and status not in ENDED:
+        status, finished_at = Status.CANCELLED, None
+    if running.cancel_requested and status is Status.CANCELLED:
+        reason = running.reason
+    if status in ENDED and finished_at is None:
+        finished_at = now
+    return replace(
+        wanted,
+        handler=running.handler,
+        partition=running.partition,
+        priority=running.priority,
+        created_at=running.created_at,
+        status=status,
+        reason=reason,
+        finished_at=finished_at,
+        version=running.version + 1,
+        cancel_requested=running.cancel_requested and status in ENDED,
+    )
