@@ -1,0 +1,32 @@
+"""The suite that every store has to pass, for those who write one.
+
+    from contextlib import asynccontextmanager
+    from tickwheel.testing.stores import StoreConformance
+
+    class TestMyStore(StoreConformance):
+        @asynccontextmanager
+        async def open(self, clock):
+            store = await MyStore.open(now_ms=lambda: clock.time_ns() // 1_000_000)
+            try:
+                yield store
+            finally:
+                await store.close()
+
+Plain pytest runs it: each test opens a fresh, empty store of at least eight partitions, whose leases expire by the
+virtual clock that it is given. Every call goes through `LegalStore`, which holds each change against the table of
+what may become of what. `tickwheel.testing.stores.model`, which needs Hypothesis, compares a store with
+`MemoryStore` step by step.
+"""
+
+from tickwheel.testing.stores.adding import Adding
+from tickwheel.testing.stores.changing import Changing
+from tickwheel.testing.stores.claiming import Claiming
+from tickwheel.testing.stores.leasing import Leasing
+from tickwheel.testing.stores.legal import LegalStore
+from tickwheel.testing.stores.listing import Listing
+
+__all__ = ["LegalStore", "StoreConformance"]
+
+
+class StoreConformance(Adding, Changing, Listing, Leasing, Claiming):
+    """Every sentence of the contract, as tests."""

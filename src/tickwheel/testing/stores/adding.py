@@ -1,0 +1,188 @@
+"""Adding tasks: new ones, and ones whose id is there already."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from tickwheel.clock import VirtualClock
+from tickwheel.errors import (
+    BatchTooLarge,
+    DuplicateTask,
+    InvalidTask,
+    PayloadTooLarge,
+    TaskIsRunning,
+    UnknownOption,
+)
+from tickwheel.stores.contract import Filter, Finish
+from tickwheel.tasks.policies import LatePolicy, RetryPolicy
+from tickwheel.tasks.record import Status
+from tickwheel.tasks.triggers import Cron, Every
+from tickwheel.testing.stores.legal import LegalStore
+from tickwheel.testing.stores.scenario import Opening, ids, raised, scenario, start, task
+
+__all__ = ["Adding"]
+
+
+class Adding(Opening):
+    """`add` and `get`."""
+
+    @scenario
+    async def test_what_was_added_is_there_as_it_was(self, store: LegalStore, _clock: VirtualClock) -> None:
+        full = task(
+            "a/b c?é漢字",
+            run_at=4_102_444_800_000,
+            args={"n": 1, "deep": {"list": [1, 2.5, None, True, "x"]}},
+            meta={"tenant": "blue"},
+            trigger=Cron(expression="0 9 * * 1-5", tz="Europe/Berlin"),
+            retry=RetryPolicy(retries=3),
+            late=LatePolicy(mode="skip"),
+            priority=-7,
+            times=-1,
+            at_most_once=True,
+            partition=7,
+        )
+        plain = task("b", trigger=Every(interval_ms=1000))
+        conflicts = await store.add([full, plain])
+        assert [(each.task, each.added) for each in conflicts] == [(full, True), (plain, True)]
+        assert await store.get(["b", "nothing", full.id, "b"]) == [plain, None, full, plain]
+
+    @scenario
+    async def test_nothing_can_be_added_and_got(self, store: LegalStore, _clock: VirtualClock) -> None:
+        assert await store.add([]) == []
+        assert await store.get([]) == []
+        assert await store.cancel([], "") == []
+
+    @scenario
+    async def test_a_duplicate_is_rejected_with_its_whole_batch(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await store.add([task("b")])
+        error = await raised(DuplicateTask, store.add([task("a"), task("b", 5), task("c")]))
+        assert error.task_id == "b"
+        assert await store.get(["a", "b", "c"]) == [None, task("b"), None]
+        assert (await store.counts())[Status.PENDING] == 1
+
+    @scenario
+    async def test_a_batch_that_repeats_itself_is_rejected(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await raised(DuplicateTask, store.add([task("a"), task("a")]))
+        assert await store.get(["a"]) == [None]
+        first, second = await store.add([task("a", 1), task("a", 2)], "replace")
+        assert (first.task.version, second.task.version) == (0, 1)
+        assert await store.get(["a"]) == [second.task]
+
+    @scenario
+    async def test_keep_leaves_what_is_there(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await store.add([task("a")])
+        kept, added = await store.add([task("a", 5), task("b")], "keep")
+        assert (kept.task, kept.added) == (task("a"), False)
+        assert (added.task, added.added) == (task("b"), True)
+        [over] = await store.cancel(["a"], "no")
+        [kept] = await store.add([task("a", 5)], "keep")
+        assert (kept.task, kept.added) == (over, False)
+
+    @scenario
+    async def test_replace_puts_the_new_one_in_its_place(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await store.add([task("a", partition=1)])
+        new = task("a", 5, handler="orders.remind", args={"n": 2}, priority=3, partition=2)
+        [conflict] = await store.add([new], "replace")
+        assert conflict.added
+        assert conflict.task == replace(new, version=1)
+        assert await store.get(["a"]) == [conflict.task]
+        leases = await store.acquire([1, 2], "here", 1000)
+        assert [(due.partition, due.run_at, due.priority) for due in await store.due(leases, 10**6, None, 10)] == [
+            (2, 5, 3)
+        ]
+        assert not (await store.query(Filter(handler="orders.cancel"))).tasks
+        assert ids((await store.query(Filter(handler="orders.remind"))).tasks) == ["a"]
+
+    @scenario
+    async def test_a_paused_task_is_replaced_by_a_pending_one(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await store.add([task("a")])
+        await store.pause(["a"])
+        [conflict] = await store.add([task("a", 5)], "replace")
+        assert (conflict.task.status, conflict.task.version) == (Status.PENDING, 2)
+
+    @scenario
+    async def test_debounce_moves_only_the_time(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await store.add([task("a", args={"n": 1})])
+        [conflict] = await store.add([task("a", 5000, args={"n": 2})], "debounce")
+        assert not conflict.added
+        assert conflict.task == replace(task("a", 5000, args={"n": 1}), version=1)
+        assert await store.get(["a"]) == [conflict.task]
+        await store.pause(["a"])
+        [conflict] = await store.add([task("a", 6000)], "debounce")
+        assert (conflict.task.status, conflict.task.run_at) == (Status.PAUSED, 6000)
+
+    @scenario
+    async def test_a_running_task_is_neither_replaced_nor_moved(self, store: LegalStore, _clock: VirtualClock) -> None:
+        _, [running] = await start(store, task("a"))
+        await raised(TaskIsRunning, store.add([task("b"), task("a", 5)], "replace"))
+        await raised(TaskIsRunning, store.add([task("b"), task("a", 5)], "debounce"))
+        await raised(DuplicateTask, store.add([task("b"), task("a", 5)]))
+        [kept] = await store.add([task("a", 5)], "keep")
+        assert kept.task == running
+        assert await store.get(["a", "b"]) == [running, None]
+
+    @scenario
+    async def test_a_task_that_is_over_gives_its_id_to_the_new_one(
+        self, store: LegalStore, _clock: VirtualClock
+    ) -> None:
+        leases, [running] = await start(store, task("a"))
+        assert await store.finish([Finish(lease=leases[0], task=replace(running, status=Status.COMPLETED))]) == [True]
+        [over] = await store.get(["a"])
+        assert over is not None
+        [conflict] = await store.add([task("a", 5)])
+        assert conflict.added
+        assert conflict.task == replace(task("a", 5), attempt=1, version=over.version + 1)
+        assert (await store.counts())[Status.COMPLETED] == 0
+        for kind in ("replace", "debounce"):
+            await store.cancel(["a"], "no")
+            [conflict] = await store.add([task("a", 7)], kind)
+            assert (conflict.added, conflict.task.status, conflict.task.attempt) == (True, Status.PENDING, 1)
+
+    @scenario
+    async def test_a_task_can_be_added_paused(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await store.add([task("a", status=Status.PAUSED)])
+        leases = await store.acquire([0], "here", 1000)
+        assert await store.due(leases, 10**6, None, 10) == []
+
+    @scenario
+    async def test_what_cannot_be_kept_is_refused(self, store: LegalStore, _clock: VirtualClock) -> None:
+        wrong = [
+            task(""),
+            task("x" * 256),
+            task("nul\0"),
+            task("lone \ud800"),
+            task("a", handler=""),
+            task("a", run_at=-1),
+            task("a", run_at=2**53),
+            task("a", priority=2**31),
+            task("a", partition=store.partitions),
+            task("a", partition=-1),
+            task("a", status=Status.RUNNING),
+            task("a", status=Status.COMPLETED),
+            task("a", args={"n": object()}),
+            task("a", args={"n": "\ud800"}),
+        ]
+        for each in wrong:
+            await raised(InvalidTask, store.store.add([task("good"), each]))
+        error = await raised(PayloadTooLarge, store.add([task("good"), task("a", args={"n": "x" * 256 * 1024})]))
+        assert error.size_bytes > error.most_bytes == 256 * 1024
+        await raised(UnknownOption, store.add([task("good")], "kep"))  # type: ignore[arg-type] # it is wrong
+        await raised(BatchTooLarge, store.store.add([task(str(n)) for n in range(10_001)]))
+        assert sum((await store.counts()).values()) == 0
+
+    @scenario
+    async def test_what_just_fits_is_kept(self, store: LegalStore, _clock: VirtualClock) -> None:
+        long = task("x" * 255, handler="y" * 255, run_at=2**53 - 1, args={"n": "z" * 261_000})
+        await store.add([long])
+        assert await store.get([long.id]) == [long]
+        many = [task(str(n)) for n in range(10_000)]
+        assert all(each.added for each in await store.store.add(many))
+        assert (await store.counts())[Status.PENDING] == 10_001
+
+    @scenario
+    async def test_of_many_who_add_one_id_at_once_one_succeeds(self, store: LegalStore, _clock: VirtualClock) -> None:
+        calls = [store.store.add([task("a", n), task(f"b{n}")]) for n in range(20)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(answer, list) for answer in answers) == 1
+        assert sum(isinstance(answer, DuplicateTask) for answer in answers) == 19
+        assert (await store.counts())[Status.PENDING] == 2
