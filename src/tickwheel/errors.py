@@ -11,6 +11,7 @@ what to do:
 
 from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 __all__ = [
     "BatchTooLarge",
@@ -20,20 +21,28 @@ __all__ = [
     "DuplicateKey",
     "DuplicateTask",
     "ForeignTimer",
+    "ForeignWorkers",
     "HandMovedBack",
+    "InvalidArguments",
     "InvalidCache",
     "InvalidCron",
     "InvalidCursor",
     "InvalidDuration",
     "InvalidGeometry",
     "InvalidLimit",
+    "InvalidResult",
     "InvalidSchedule",
     "InvalidTask",
+    "InvalidWorkers",
     "LengthMismatch",
     "MissingCallback",
     "NotATimer",
     "NotWholeTicks",
     "PayloadTooLarge",
+    "ProcessDied",
+    "RunCancelled",
+    "RunFailed",
+    "RunTimedOut",
     "SchemaTooNew",
     "StoreClosed",
     "StoreError",
@@ -51,11 +60,25 @@ __all__ = [
     "UnknownTask",
     "UnnamedHandler",
     "WheelClosed",
+    "WorkersClosed",
+    "WorkersFull",
 ]
 
 
 class TickwheelError(Exception):
     """The root of everything tickwheel raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is unpickled by calling its class with its words; ours are made from what they are about.
+        return rebuild, (type(self), self.args, self.__dict__)
+
+
+def rebuild(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException:
+    """Make an exception again as it was, without going through its constructor."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
 
 
 class InvalidGeometry(TickwheelError, ValueError):
@@ -365,3 +388,107 @@ class InvalidCursor(TickwheelError, ValueError):
     def __init__(self, cursor: str) -> None:
         self.cursor = cursor
         super().__init__(f"{cursor!r} is not where a page ended; begin without a cursor")
+
+
+# -- workers
+
+
+class InvalidWorkers(TickwheelError, ValueError):
+    """No workers can be like that."""
+
+
+class InvalidArguments(TickwheelError, TypeError):
+    """The arguments of a task are not those its handler takes."""
+
+    def __init__(self, handler: str, task_id: str, missing: Sequence[str] = (), unexpected: Sequence[str] = ()) -> None:
+        self.handler = handler
+        self.task_id = task_id
+        self.missing = list(missing)
+        self.unexpected = list(unexpected)
+        wrong = [
+            f"{word} {', '.join(map(repr, names))}"
+            for word, names in (("missing", missing), ("unexpected", unexpected))
+            if names
+        ]
+        super().__init__(
+            f"the arguments of task {task_id!r} do not fit handler {handler!r}: {'; '.join(wrong)}; nothing was run, "
+            "add the task again with arguments named as the function's parameters"
+        )
+
+
+class InvalidResult(TickwheelError, TypeError):
+    """What a handler returned cannot be kept."""
+
+    def __init__(self, handler: str, task_id: str, why: str) -> None:
+        self.handler = handler
+        self.task_id = task_id
+        super().__init__(
+            f"handler {handler!r} of task {task_id!r} is done, but JSON cannot hold what it returned: {why}; return "
+            "numbers, text, lists and dictionaries, or None"
+        )
+
+
+class RunTimedOut(TickwheelError, TimeoutError):
+    """A run took longer than its task allows."""
+
+    def __init__(self, task_id: str, seconds: float) -> None:
+        self.task_id = task_id
+        self.seconds = seconds
+        super().__init__(f"task {task_id!r} ran for longer than {seconds:g} s; make it shorter, or its timeout longer")
+
+
+class RunCancelled(TickwheelError, RuntimeError):
+    """A run was told to stop: its task was cancelled, or the workers were closed."""
+
+    def __init__(self, task_id: str, *, closing: bool = False) -> None:
+        self.task_id = task_id
+        self.closing = closing
+        why = "the workers were closed and its time of grace is over" if closing else "the task was cancelled"
+        super().__init__(f"the run of task {task_id!r} was cancelled: {why}")
+
+
+class RunFailed(TickwheelError, RuntimeError):
+    """A handler raised what cannot be raised again here: it would end the program, or cannot leave its process."""
+
+    def __init__(self, handler: str, task_id: str, what: str) -> None:
+        self.handler = handler
+        self.task_id = task_id
+        self.what = what
+        super().__init__(f"handler {handler!r} of task {task_id!r} raised {what}")
+
+
+class ProcessDied(TickwheelError, RuntimeError):
+    """The process in which a run was made is gone."""
+
+    def __init__(self, handler: str, task_id: str, exit_code: int | None, signal: str | None = None) -> None:
+        self.handler = handler
+        self.task_id = task_id
+        self.exit_code = exit_code
+        self.signal = signal
+        how = f"was killed by {signal}" if signal else f"ended with exit code {exit_code}"
+        super().__init__(
+            f"the process that ran handler {handler!r} for task {task_id!r} {how}; another takes its place, look for "
+            "a crash, os._exit() or too little memory"
+        )
+
+
+class WorkersFull(TickwheelError, RuntimeError):
+    """As many runs as may be are running or waiting."""
+
+    def __init__(self, queue_max: int) -> None:
+        self.queue_max = queue_max
+        super().__init__(f"{queue_max} runs are running or waiting; ask `free` before, or raise queue_max")
+
+
+class WorkersClosed(TickwheelError, RuntimeError):
+    """The workers were closed before this run began."""
+
+    def __init__(self) -> None:
+        super().__init__("these workers are closed, and this run was not begun; make new Workers()")
+
+
+class ForeignWorkers(TickwheelError, RuntimeError):
+    """Workers serve one event loop of one process."""
+
+    def __init__(self) -> None:
+        super().__init__("these workers belong to another event loop or another process; make new Workers() here")

@@ -3,7 +3,7 @@
 from tickwheel.tasks.context import TaskContext
 from tickwheel.tasks.policies import LatePolicy, RetryPolicy
 from tickwheel.tasks.record import ENDED, LEGAL, Run, Status, Task
-from tickwheel.tasks.registry import Handler, Registry
+from tickwheel.tasks.registry import Handler, PoolChoice, PoolName, Registry
 from tickwheel.tasks.triggers import Cron, Every, Once, Trigger
 
 __all__ = [
@@ -14,6 +14,8 @@ __all__ = [
     "Handler",
     "LatePolicy",
     "Once",
+    "PoolChoice",
+    "PoolName",
     "Registry",
     "RetryPolicy",
     "Run",

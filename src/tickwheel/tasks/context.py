@@ -34,3 +34,13 @@ class TaskContext:
     def cancelled(self) -> bool:
         """Whether the run should stop: the task was cancelled, ran out of time, or the worker is going down."""
         return self._stop.is_set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process can be told; the flag stays here, for a process is ended from outside."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "_stop"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Be the same run in another process."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._stop = Event()

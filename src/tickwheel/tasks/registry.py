@@ -9,15 +9,20 @@ tickwheel.errors.UnknownHandler: no handler 'orders.cancle' here; did you mean '
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from inspect import iscoroutinefunction
+from types import ModuleType
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 
-from tickwheel.errors import DuplicateHandler, UnknownHandler, UnnamedHandler
+from tickwheel.errors import DuplicateHandler, InvalidTask, UnknownHandler, UnnamedHandler
 from tickwheel.tasks.policies import RetryPolicy
 from tickwheel.tasks.record import TIMEOUT_MS
 
-__all__ = ["Handler", "Registry"]
+__all__ = ["Handler", "PoolChoice", "PoolName", "Registry"]
+
+PoolName = Literal["loop", "thread", "process"]
+PoolChoice = Literal["auto", "thread", "process", "loop"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +35,35 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryPolicy = RetryPolicy()
     timeout_ms: int = TIMEOUT_MS
     concurrency: int | None = None  # how many of its runs there may be at once, in this process
+    pool: PoolChoice = "auto"  # where it runs: async functions on the loop, plain ones on a thread, unless told
+
+    def __post_init__(self) -> None:
+        """Refuse what could never run."""
+        if not callable(self.function):
+            raise InvalidTask(f"handler {self.name!r} needs a function, and {self.function!r} cannot be called")
+        if self.timeout_ms < 1:
+            raise InvalidTask(f"handler {self.name!r} needs at least a millisecond, not {self.timeout_ms!r} ms")
+        if self.concurrency is not None and self.concurrency < 1:
+            raise InvalidTask(f"handler {self.name!r} needs room for a run: concurrency is 1 or more, or None")
+        if self.pool not in get_args(PoolChoice):
+            raise InvalidTask(f"pool is 'auto', 'thread', 'process' or 'loop', not {self.pool!r}")
+        if self.pool != "auto" and (self.pool == "loop") != is_async(self.function):
+            raise InvalidTask(
+                f"handler {self.name!r} cannot run in pool {self.pool!r}: async functions run on the loop, plain ones "
+                "on a thread or in a process"
+            )
+
+    @property
+    def runs_in(self) -> PoolName:
+        """Return the pool it runs in, "auto" being decided."""
+        if self.pool == "auto":
+            return "loop" if is_async(self.function) else "thread"
+        return self.pool
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Tell whether calling a function makes a coroutine."""
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 class Registry:
@@ -51,17 +85,21 @@ class Registry:
     def add(self, handler: Handler) -> None:
         """Take a handler in; the same function may come twice, another under its name may not."""
         there = self._handlers.get(handler.name)
-        if there is not None and there.function is not handler.function:
+        if there is not None and there.function != handler.function:  # bound methods are made anew each time
             raise DuplicateHandler(handler.name)
         self._handlers[handler.name] = handler
 
     def _name(self, function: Callable[..., Any], name: str | None) -> str:
+        if name:
+            return name
         own: str = getattr(function, "__qualname__", "")
-        if name is None and (not own or "<" in own):
+        # A method of an object is found by name only together with its object, which no other process has.
+        bound = not isinstance(getattr(function, "__self__", None), (type, ModuleType, type(None)))
+        if not own or "<" in own or bound:
             if self._lasting:
                 raise UnnamedHandler(function)
             return f"{function!r}"
-        return name or f"{function.__module__}:{own}"
+        return f"{function.__module__}:{own}"
 
     def find(self, name: str) -> Handler:
         """Return a handler by name."""
@@ -73,7 +111,7 @@ class Registry:
     def name_of(self, function: Callable[..., Any]) -> str:
         """Return the name of a registered function; one that is not registered yet is, under its own name."""
         for handler in self._handlers.values():
-            if handler.function is function:
+            if handler.function == function:
                 return handler.name
         name = self._name(function, None)
         self.add(Handler(name=name, function=function))

@@ -1,0 +1,241 @@
+"""Plain functions that compute, in processes that can be ended.
+
+Processes are spawned, never forked: a fork copies locks that other threads hold. Each serves one run at a time and
+is kept for the next. One that dies takes its run with it and nothing else, and is replaced when it is next needed.
+
+    event loop               thread of the pool                        process
+    start(job) ----------->  take an idle process, or spawn one
+                             send the call  ------------------------>  import module, call function
+                             wait for an answer or for its end
+    over  <----------------  outcome        <------------------------  result as JSON, or what it raised
+    stop(job)  ---- SIGTERM, and SIGKILL if that does not help  ---->  gone
+"""
+
+import asyncio
+import pickle
+import signal
+import sys
+from asyncio import Future
+from collections.abc import Callable
+from functools import partial, reduce
+from multiprocessing import get_context
+from multiprocessing.connection import wait
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from tickwheel.errors import InvalidArguments, ProcessDied, RunFailed, UnnamedHandler
+from tickwheel.workers.child import Answer, Call, serve
+from tickwheel.workers.contract import Job, Outcome
+from tickwheel.workers.threads import Threads
+
+__all__ = ["ProcessPool", "address"]
+
+KILL_AFTER_S = 2.0  # for a process that was told to end by SIGTERM and catches that
+LEAVE_AFTER_S = 5.0  # for an idle process whose pipe was closed to end on its own
+SPAWN = get_context("spawn")
+
+# The standard library keeps one list of children and reaps from any thread; two at once lose an exit code.
+CHILDREN = Lock()
+
+
+class Child:
+    """A process, and the pipe to it."""
+
+    def __init__(self) -> None:
+        self.doomed = False  # it was told to end, and may look alive for a moment longer
+        self._buried = False
+        self.pipe, theirs = SPAWN.Pipe()
+        # A daemon is ended at the interpreter's exit, instead of waited for.
+        self.process = SPAWN.Process(target=serve, args=(theirs,), name="tickwheel-worker", daemon=True)
+        try:
+            with CHILDREN:
+                self.process.start()
+        except BaseException:
+            self.pipe.close()
+            raise
+        finally:
+            theirs.close()  # so that the pipe ends when the process does
+
+    def ask(self, request: bytes) -> bytes | None:
+        """Send a call and wait for its answer; None if the process died before."""
+        try:
+            self.pipe.send_bytes(request)
+            if self.pipe in wait([self.pipe, self.process.sentinel]):
+                return self.pipe.recv_bytes()
+        except (EOFError, OSError):
+            pass
+        return None
+
+    def alive(self) -> bool:
+        """Tell whether it may be used again."""
+        with CHILDREN:
+            return not self.doomed and self.process.is_alive()
+
+    def terminate(self) -> None:
+        """Tell it to end."""
+        self.doomed = True
+        with CHILDREN:
+            self.process.terminate()
+
+    def kill(self) -> None:
+        """Make it end, if it has not."""
+        with CHILDREN:
+            if not self._buried and self.process.is_alive():
+                self.process.kill()
+
+    def bury(self) -> int | None:
+        """Wait for its end, make it end if that takes long, and return its exit code."""
+        self.doomed = True
+        self.pipe.close()
+        if not wait([self.process.sentinel], LEAVE_AFTER_S):
+            self.kill()
+            wait([self.process.sentinel])
+        with CHILDREN:
+            self.process.join()
+            exit_code = self.process.exitcode
+            self.process.close()
+            self._buried = True
+        return exit_code
+
+
+class ProcessPool:
+    """Runs in processes, each watched by a thread."""
+
+    patience_s = KILL_AFTER_S + 1.0
+
+    def __init__(self, most: int) -> None:
+        self._threads = Threads(most, "tickwheel-process")
+        self._lock = Lock()  # over the two below: threads take and give back, the loop looks for whom to end
+        self._idle: list[Child] = []
+        self._serving: dict[Job, Child] = {}
+        self._closed = False
+
+    @property
+    def free(self) -> int:
+        """Return how many runs it would begin now."""
+        return self._threads.free
+
+    def start(self, job: Job) -> Future[Outcome]:
+        """Begin a run in a process."""
+        return self._threads.submit(partial(self._watch, job))
+
+    def stop(self, job: Job) -> None:
+        """End the process of a run, if it is still at it."""
+        with self._lock:
+            child = self._serving.get(job)
+            if child is None or child.doomed:
+                return
+            child.terminate()
+        asyncio.get_running_loop().call_later(KILL_AFTER_S, child.kill)
+
+    async def close(self) -> None:
+        """End the processes that are idle, and let the others end when they are."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        if idle:
+            undertaker = Threads(1, "tickwheel-process-end")  # the others may all be busy
+            await undertaker.submit(partial(bury, idle))
+            await undertaker.close()
+        await self._threads.close()
+
+    def _watch(self, job: Job) -> Outcome:
+        try:
+            request = request_for(job)
+            child = self._take()
+        except Exception as error:  # noqa: BLE001 - no process, no memory: that run fails
+            return Outcome(error=error)
+        with self._lock:
+            begun = not job.stop.is_set()
+            if begun:
+                self._serving[job] = child
+        answer = child.ask(request) if begun else None
+        with self._lock:
+            self._serving.pop(job, None)
+            keep = (answer is not None or not begun) and not child.doomed and not self._closed
+            if keep:
+                self._idle.append(child)
+        exit_code = None if keep else child.bury()
+        if not begun:
+            return Outcome()  # who stopped it has said why
+        return Outcome(error=death(job, exit_code)) if answer is None else outcome_of(job, answer)
+
+    def _take(self) -> Child:
+        """Return a process that lives: one that was killed while idle harms nobody."""
+        while True:
+            with self._lock:
+                child = self._idle.pop() if self._idle else None
+            if child is None:
+                return Child()
+            if child.alive():
+                return child
+            child.bury()
+
+
+def bury(children: list[Child]) -> Outcome:
+    """End processes that are idle, all at the same time."""
+    for child in children:
+        child.pipe.close()
+    for child in children:
+        child.bury()
+    return Outcome()
+
+
+def address(function: Callable[..., Any]) -> tuple[str, str]:
+    """Return the module and name a function is found by; raise `UnnamedHandler` if it is not what is found there."""
+    module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    if module not in sys.modules or not qualname:
+        raise UnnamedHandler(function)
+    try:
+        found: object = reduce(getattr, qualname.split("."), sys.modules[module])
+    except AttributeError:
+        raise UnnamedHandler(function) from None
+    if found != function:
+        raise UnnamedHandler(function)
+    return module, qualname
+
+
+def request_for(job: Job) -> bytes:
+    """Write down a run for another process."""
+    module, qualname = address(job.handler.function)
+    try:
+        return pickle.dumps(Call(job.handler.name, job.task.id, module, qualname, job.arguments))
+    except Exception as error:
+        wrong = [name for name, value in job.arguments.items() if not can_be_sent(value)]
+        raise InvalidArguments(job.handler.name, job.task.id, unexpected=wrong) from error
+
+
+def can_be_sent(value: object) -> bool:
+    """Tell whether a value can go to another process."""
+    try:
+        pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - whatever it is, it cannot
+        return False
+    return True
+
+
+def outcome_of(job: Job, written: bytes) -> Outcome:
+    """Read what a process answered."""
+    answer: Answer = pickle.loads(written)  # noqa: S301 - from our own child
+    if answer.result is not None:
+        return Outcome(msgspec.json.decode(answer.result))
+    error: Exception
+    try:
+        error = pickle.loads(answer.error or b"")  # noqa: S301
+    except Exception:  # noqa: BLE001 - it could not be pickled there, or its class is not here
+        error = RunFailed(job.handler.name, job.task.id, answer.words)
+    error.add_note(f"in another process:\n{answer.trace}")
+    return Outcome(error=error)
+
+
+def death(job: Job, exit_code: int | None) -> ProcessDied:
+    """Say how a process came to its end."""
+    name = None
+    if exit_code is not None and exit_code < 0:
+        try:
+            name = signal.Signals(-exit_code).name
+        except ValueError:
+            name = f"signal {-exit_code}"
+    return ProcessDied(job.handler.name, job.task.id, exit_code, name)

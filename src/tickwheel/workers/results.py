@@ -1,0 +1,52 @@
+"""What comes out of a function, made fit to be kept and to be raised."""
+
+from asyncio import CancelledError
+from collections.abc import Callable
+from inspect import iscoroutine
+from typing import Any
+
+import msgspec
+
+from tickwheel.errors import InvalidResult, PayloadTooLarge, RunFailed
+from tickwheel.workers.contract import Outcome
+
+__all__ = ["RESULT_BYTES_MAX", "encode", "passable", "settle"]
+
+RESULT_BYTES_MAX = 256 * 1024  # a result is kept with its task, and read with it
+
+
+def encode(handler: str, task_id: str, result: object) -> bytes:
+    """Write a result as JSON; raise if that cannot be, or is too much to keep."""
+    if iscoroutine(result):
+        result.close()
+        raise InvalidResult(handler, task_id, "it is a coroutine, and nobody awaits it; make the function async")
+    try:
+        encoded = msgspec.json.encode(result)
+    except Exception as error:
+        raise InvalidResult(handler, task_id, str(error) or type(error).__name__) from error
+    if len(encoded) > RESULT_BYTES_MAX:
+        raise PayloadTooLarge(f"the result of task {task_id!r}", len(encoded), RESULT_BYTES_MAX)
+    return encoded
+
+
+def settle(handler: str, task_id: str, call: Callable[[], Any]) -> Outcome:
+    """Call a function and take whatever comes: what it returned, as a store would give it back, or what it raised."""
+    try:
+        result = call()
+        if result is not None:
+            result = msgspec.json.decode(encode(handler, task_id, result))
+    except BaseException as error:  # noqa: BLE001 - a handler that exits ends its run, not its thread
+        return Outcome(error=error)
+    return Outcome(result)
+
+
+def passable(handler: str, task_id: str, error: BaseException) -> Exception:
+    """Return what may be raised on the event loop: anything that neither ends the loop nor reads as a signal to it."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, CancelledError):
+        words += ", though nobody had cancelled it"
+    failed = RunFailed(handler, task_id, words)
+    failed.__cause__ = error
+    return failed

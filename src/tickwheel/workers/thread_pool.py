@@ -1,0 +1,41 @@
+"""Plain functions, on a bounded number of threads."""
+
+from asyncio import Future
+from functools import partial
+
+from tickwheel.workers.contract import Job, Outcome
+from tickwheel.workers.results import settle
+from tickwheel.workers.threads import Threads
+
+__all__ = ["ThreadPool"]
+
+
+class ThreadPool:
+    """Runs on threads. A thread cannot be ended from outside: one that does not look at its flag keeps its place."""
+
+    patience_s = 0.0
+
+    def __init__(self, most: int) -> None:
+        self._threads = Threads(most, "tickwheel-worker")
+
+    @property
+    def free(self) -> int:
+        """Return how many runs it would begin now."""
+        return self._threads.free
+
+    def start(self, job: Job) -> Future[Outcome]:
+        """Begin a run on a thread."""
+        return self._threads.submit(partial(run, job))
+
+    def stop(self, job: Job) -> None:
+        """Do nothing more: the flag is up, and it is for the function to look."""
+
+    async def close(self) -> None:
+        """End the threads that are idle."""
+        await self._threads.close()
+
+
+def run(job: Job) -> Outcome:
+    """Call the function of a run, in the surroundings of who asked for it."""
+    call = partial(job.surroundings.run, job.handler.function, **job.arguments)
+    return settle(job.handler.name, job.task.id, call)

@@ -1,0 +1,244 @@
+"""`Workers`: all pools behind one door, with room for so many runs and no more.
+
+    workers = Workers(threads=8, processes=2, queue_max=1000)
+    result = await workers.run(handler, task)
+
+A run waits for its turn, by priority and then first come, until its pool has a place and its handler is below its
+limit. Then it has `timeout_ms`. What it comes to is told once: its result, what it raised, or why it was stopped.
+
+    run() --> waits --> runs --------------------------> result, or what the function raised
+                |        |--- cancel(), close(grace) --> RunCancelled, when it is over or out of time
+                |        +--- out of time -------------> RunTimedOut; what does not stop keeps its place until it does
+                |--- cancel() -------------------------> RunCancelled
+                +--- close() --------------------------> WorkersClosed: it was not begun
+"""
+
+import asyncio
+import logging
+import os
+from asyncio import FIRST_COMPLETED, AbstractEventLoop, CancelledError, Future
+from functools import partial
+from threading import Event
+from typing import Any
+
+from tickwheel.errors import (
+    ForeignWorkers,
+    InvalidWorkers,
+    RunCancelled,
+    RunTimedOut,
+    TaskIsRunning,
+    WorkersClosed,
+    WorkersFull,
+)
+from tickwheel.tasks import Handler, PoolName, Task
+from tickwheel.workers.arguments import fit
+from tickwheel.workers.contract import Job, Outcome, Pool
+from tickwheel.workers.line import Line
+from tickwheel.workers.loop_pool import LoopPool
+from tickwheel.workers.process_pool import ProcessPool, address
+from tickwheel.workers.results import passable
+from tickwheel.workers.thread_pool import ThreadPool
+
+__all__ = ["Workers"]
+
+THREADS_MAX = 1024  # more wait for the interpreter's lock rather than for anything else
+PROCESSES_MAX = 256  # each is an interpreter of some 20 MB
+QUEUE_MAX = 1_000_000
+WARN_AFTER_S = 30.0  # a run that was stopped and goes on for so long does not look at its flag
+
+log = logging.getLogger("tickwheel.workers")
+
+
+class Workers:
+    """Runs handlers for one event loop. All of it is called on that loop."""
+
+    def __init__(
+        self, *, threads: int = 8, processes: int = 0, queue_max: int = 1000, warn_after_s: float = WARN_AFTER_S
+    ) -> None:
+        for name, value, least, most in (
+            ("threads", threads, 0, THREADS_MAX),
+            ("processes", processes, 0, PROCESSES_MAX),
+            ("queue_max", queue_max, 1, QUEUE_MAX),
+        ):
+            if not least <= value <= most:
+                raise InvalidWorkers(f"{name} is from {least} to {most:,}, not {value!r}")
+        self._queue_max = queue_max
+        self._warn_after_s = warn_after_s
+        self._pools: dict[PoolName, Pool] = {"loop": LoopPool(queue_max)}
+        if threads:
+            self._pools["thread"] = ThreadPool(threads)
+        if processes:
+            self._pools["process"] = ProcessPool(processes)
+        self._lines: dict[PoolName, Line] = {name: Line() for name in self._pools}
+        self._jobs: dict[str, Job] = {}  # whose callers wait for an outcome, by task
+        self._begun: dict[Job, Future[Outcome]] = {}  # that hold a place in their pool
+        self._home: tuple[int, AbstractEventLoop] | None = None
+        self._closing: asyncio.Task[list[str]] | None = None
+
+    @property
+    def free(self) -> int:
+        """Return how many more runs would be taken now."""
+        return max(0, self._queue_max - len(self._begun) - sum(map(len, self._lines.values())))
+
+    async def run(self, handler: Handler, task: Task) -> Any:
+        """Run a handler for a task when it is its turn; return its result, or raise what it raised."""
+        job = self._take_in(handler, task)
+        try:
+            await job.turn
+            if job.over is None:
+                assert job.error is not None
+                raise job.error
+            return await self._attend(job)
+        except CancelledError:
+            await self._abandon(job)
+            raise
+        finally:
+            del self._jobs[task.id]
+            self._lines[job.pool].remove(job)
+            self._watch(job)
+
+    def cancel(self, task_id: str) -> bool:
+        """Cancel what waits or runs for a task; False if nothing does, or it is too late."""
+        job = self._jobs.get(task_id)
+        if job is None or job.left.done() or (job.over is not None and job.over.done()):
+            return False
+        if job.error is None:
+            self._stop(job, RunCancelled(task_id))
+        return isinstance(job.error, RunCancelled)
+
+    async def close(self, grace_s: float = 0.0) -> list[str]:
+        """Begin no more runs, give those that run a time of grace, stop them, and return which tasks they were for."""
+        if self._closing is None:
+            self._check_home()
+            self._closing = asyncio.get_running_loop().create_task(self._close(grace_s))
+        return await asyncio.shield(self._closing)
+
+    def _check_home(self) -> AbstractEventLoop:
+        here = (os.getpid(), asyncio.get_running_loop())
+        if self._home is None:
+            self._home = here
+        if self._home != here:  # threads do not survive a fork, nor futures a change of loops
+            raise ForeignWorkers
+        return here[1]
+
+    def _take_in(self, handler: Handler, task: Task) -> Job:
+        loop = self._check_home()
+        if self._closing is not None:
+            raise WorkersClosed
+        name = handler.runs_in
+        if name not in self._pools:
+            raise InvalidWorkers(f"handler {handler.name!r} runs in pool {name!r}, which these workers do not have")
+        if name == "process":
+            address(handler.function)
+        stop = Event()
+        job = Job(handler, task, fit(handler, task, stop), stop)
+        if task.id in self._jobs:
+            raise TaskIsRunning(task.id)
+        if not self.free:
+            raise WorkersFull(self._queue_max)
+        job.turn, job.left = loop.create_future(), loop.create_future()
+        self._jobs[task.id] = job
+        self._lines[name].add(job)
+        self._begin(name)
+        return job
+
+    def _begin(self, name: PoolName) -> None:
+        """Begin what a pool has places for."""
+        pool, line = self._pools[name], self._lines[name]
+        while pool.free and (job := line.next()) is not None:
+            try:
+                job.over = pool.start(job)
+            except Exception as error:  # noqa: BLE001 - the system has no more threads: this run fails, no other
+                line.done(job)
+                job.error = error
+            else:
+                self._begun[job] = job.over
+                job.over.add_done_callback(partial(self._end, name, job))
+            finish(job.turn)
+
+    def _end(self, name: PoolName, job: Job, _: Future[Outcome]) -> None:
+        """Give the place of a run to the next."""
+        del self._begun[job]
+        self._lines[name].done(job)
+        self._begin(name)
+
+    async def _attend(self, job: Job) -> Any:
+        """Wait until a run is over, or out of time."""
+        over, seconds = job.over, job.task.timeout_ms / 1000
+        assert over is not None
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.wait((over, job.left), return_when=FIRST_COMPLETED)
+        except TimeoutError:
+            if not over.done():
+                self._stop(job, RunTimedOut(job.task.id, seconds))
+                await self._unwind(job)
+        if job.error is not None:
+            raise job.error
+        value, error = over.result()
+        if error is not None:
+            raise passable(job.handler.name, job.task.id, error)
+        return value
+
+    def _stop(self, job: Job, error: Exception) -> None:
+        """Ask a run to stop, and decide what its caller is told; who asks first is right."""
+        if job.error is None:
+            job.error = error
+        job.stop.set()
+        if job.over is not None:
+            self._pools[job.pool].stop(job)
+        else:
+            self._lines[job.pool].remove(job)
+            finish(job.turn)
+
+    async def _unwind(self, job: Job) -> None:
+        """Let a run that was asked to stop do so, if its pool can see to that."""
+        patience_s = self._pools[job.pool].patience_s
+        if patience_s and job.over is not None and not job.over.done():
+            await asyncio.wait((job.over, job.left), timeout=patience_s, return_when=FIRST_COMPLETED)
+
+    async def _abandon(self, job: Job) -> None:
+        """Stop a run whose caller was cancelled."""
+        self._stop(job, RunCancelled(job.task.id))
+        await self._unwind(job)
+
+    def _watch(self, job: Job) -> None:
+        """Say so if a run that nobody waits for holds on to its place."""
+        if job not in self._begun or self._closing is not None:
+            return
+        warning = asyncio.get_running_loop().call_later(self._warn_after_s, self._warn, job)
+        self._begun[job].add_done_callback(lambda _: warning.cancel())
+
+    def _warn(self, job: Job) -> None:
+        log.warning(
+            "handler %r of task %r was stopped %g s ago and still runs: it keeps its place in pool %r until it "
+            "returns; let it look at context.cancelled",
+            job.handler.name,
+            job.task.id,
+            self._warn_after_s,
+            job.pool,
+        )
+
+    async def _close(self, grace_s: float) -> list[str]:
+        for line in self._lines.values():
+            for job in line.clear():
+                job.error = WorkersClosed()
+                finish(job.turn)
+        if self._begun:
+            await asyncio.wait(self._begun.values(), timeout=grace_s)
+        late = [job for job in self._begun if not self._begun[job].done()]
+        for job in late:
+            self._stop(job, RunCancelled(job.task.id, closing=True))
+        # Tasks and processes go when they are told to; a thread is left to itself.
+        await asyncio.gather(*map(self._unwind, late))
+        for job in late:
+            finish(job.left)
+        for pool in self._pools.values():
+            await pool.close()
+        return sorted(job.task.id for job in late)
+
+
+def finish(future: Future[None]) -> None:
+    """Set a future that may be set, or cancelled together with who waits for it."""
+    if not future.done():
+        future.set_result(None)
