@@ -151,8 +151,8 @@ class Store(Protocol):
     async def due(self, leases: Sequence[Lease], until: int, after: tuple[int, str] | None, limit: int) -> list[Due]:
         """List pending tasks of owned partitions with `run_at <= until`, by run_at and id, beyond `after`."""
 
-    async def claim(self, leases: Sequence[Lease], ids: Sequence[str], now: int) -> list[Task]:
-        """Make pending tasks running, with one more attempt; those that are not pending there are left out.
+    async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
+        """Make pending tasks running, with one more attempt; left out are those that are not, or not due until then.
 
         Left out as well is what lies in a partition whose lease is not ours any more.
         """

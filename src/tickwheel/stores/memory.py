@@ -227,15 +227,17 @@ class MemoryStore:
         page = (self._tasks[task_id] for _, task_id in islice(merge(*ranges), limit))
         return [Due(task.run_at, task.id, task.partition, task.priority, task.version) for task in page]
 
-    async def claim(self, leases: Sequence[Lease], ids: Sequence[str], now: int) -> list[Task]:
+    async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Make pending tasks running."""
         epochs = {lease.partition: lease.epoch for lease in self._held(leases)}
         bounds.check_batch(ids)
         claimed = {}
         for task_id in ids:
             task = self._tasks.get(task_id)
-            if task is not None and task.status is Status.PENDING and task.partition in epochs:
-                claimed[task_id] = steps.claim(task, now)
+            if task is None or task.status is not Status.PENDING or task.run_at > until:
+                continue
+            if task.partition in epochs:
+                claimed[task_id] = steps.claim(task, until)
         self._change(claimed.values(), hint=False)
         for task in claimed.values():
             self._running[task.id] = epochs[task.partition]
