@@ -23,6 +23,7 @@ from tickwheel.scheduler.draft import Wishes
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.stores.contract import OnConflict, Page, Store
 from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.timers.event_loop import EventLoop
 
 __all__ = ["Scheduler"]
 
@@ -57,7 +58,7 @@ class Scheduler:
         """Open the store and begin to run tasks. Harmless if it was started."""
         with self._lock:
             if self._loop is None:
-                loop = asyncio.new_event_loop()
+                loop = EventLoop()
                 thread = threading.Thread(target=loop.run_forever, name="tickwheel-scheduler", daemon=True)
                 thread.start()
                 try:
