@@ -7,22 +7,31 @@
 True
 """
 
+from typing import TYPE_CHECKING, Any
+
 from tickwheel import build, wheels  # build comes first: it decides which wheels are loaded
 from tickwheel.clock import Clock, SystemClock, VirtualClock
 from tickwheel.errors import TickwheelError
 from tickwheel.recipes import AsyncDelayQueue, DelayQueue, IdleTimeouts, TTLCache
 from tickwheel.timers import AsyncTimers, ManualTimers, TimerHandle, Timers, default_timers
 
+if TYPE_CHECKING:
+    from tickwheel.scheduler import AsyncScheduler, Scheduler
+    from tickwheel.tasks import TaskContext
+
 __all__ = [
     "COMPILED",
     "AsyncDelayQueue",
+    "AsyncScheduler",
     "AsyncTimers",
     "Clock",
     "DelayQueue",
     "IdleTimeouts",
     "ManualTimers",
+    "Scheduler",
     "SystemClock",
     "TTLCache",
+    "TaskContext",
     "TickwheelError",
     "TimerHandle",
     "Timers",
@@ -34,3 +43,14 @@ __all__ = [
 __version__ = "0.1.0"
 
 COMPILED: bool = build.compiled(wheels)
+
+# Whoever wants timers alone need not wait for what durable tasks import.
+_DURABLE = {"AsyncScheduler": "scheduler", "Scheduler": "scheduler", "TaskContext": "tasks"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _DURABLE:
+        raise AttributeError(f"module 'tickwheel' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - as above
+
+    return getattr(import_module(f"tickwheel.{_DURABLE[name]}"), name)

@@ -2,7 +2,8 @@
 
     python -m tests.scheduler.crashing STORE ORACLE SEED [drain]
 
-It prints the id of each task that was acknowledged; handlers write to the oracle what they ran, for which moment, and when.
+It prints the id of each task that was acknowledged; handlers write to the oracle what they ran, for which moment,
+and when.
 With `drain` it adds nothing and ends when nothing is left to do.
 """
 

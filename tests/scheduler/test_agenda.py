@@ -45,7 +45,10 @@ def test_what_is_overdue_comes_next_and_a_limit_leaves_the_rest() -> None:
     assert [entry.id for entry in first + rest] == [str(number) for number in range(10)]
 
 
-@given(st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30)), max_size=60), st.lists(st.integers(0, 700), max_size=20))
+@given(
+    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30)), max_size=60),
+    st.lists(st.integers(0, 700), max_size=20),
+)
 def test_every_task_comes_out_once_and_none_early(puts: list[tuple[int, int]], steps: list[int]) -> None:
     agenda = Agenda(NOW)
     latest: dict[str, int] = {}

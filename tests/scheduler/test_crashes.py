@@ -50,4 +50,3 @@ def test_what_was_acknowledged_runs_though_every_process_is_killed(tmp_path: Pat
     assert len(acknowledged) > KILLS
     assert len(twice) < len(ran) / 2, twice
     assert max(ran.values()) <= 1 + KILLS
-    print(f"{KILLS} kills, {len(acknowledged)} acknowledged, {len(ran)} ran, {len(twice)} more than once")

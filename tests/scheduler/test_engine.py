@@ -149,7 +149,7 @@ def test_cron_keeps_to_the_calendar_of_its_place(world: World) -> None:
 def test_what_came_due_while_nobody_ran_is_run_by_policy(world: World) -> None:
     async def add(scheduler: AsyncScheduler) -> None:
         for mode in ("run_once", "skip"):
-            late = LatePolicy(mode=mode)  # type: ignore[arg-type]
+            late = LatePolicy(mode=mode)
             await scheduler.add("note", {"what": mode}, delay="1h", late=late, id=mode)
             await scheduler.add("note", {"what": f"{mode} again"}, every="1h", late=late, id=f"{mode}-again")
         late = LatePolicy(mode="run_all", catch_up=3)

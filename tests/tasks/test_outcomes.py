@@ -33,7 +33,11 @@ def test_a_failure_waits_for_the_next_attempt_at_the_same_occurrence() -> None:
     again, _ = outcomes.fail(replace(after, status=Status.RUNNING), "boom", NOW + 2000, chance=1.0)
     assert again.run_at == NOW + 4000
     last, _ = outcomes.fail(replace(again, status=Status.RUNNING), "boom", NOW + 9000, chance=1.0)
-    assert (last.status, last.error, last.reason) == (Status.FAILED, "boom", "it failed 3 times; there are no retries left")
+    assert (last.status, last.error, last.reason) == (
+        Status.FAILED,
+        "boom",
+        "it failed 3 times; there are no retries left",
+    )
 
 
 def test_a_failed_occurrence_does_not_end_a_task_that_comes_again() -> None:
@@ -92,7 +96,9 @@ def test_an_orphan_runs_again_unless_it_must_not() -> None:
 
 
 @given(
-    trigger=st.sampled_from([Once(), Every(interval_ms=1), Every(interval_ms=86_400_000), Cron(expression="*/5 * * * *")]),
+    trigger=st.sampled_from(
+        [Once(), Every(interval_ms=1), Every(interval_ms=86_400_000), Cron(expression="*/5 * * * *")]
+    ),
     retries=st.integers(0, 3),
     mode=st.sampled_from(["run_once", "run_all", "skip"]),
     times=st.sampled_from([-1, 1, 2]),

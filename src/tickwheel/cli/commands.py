@@ -15,8 +15,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from tickwheel.clock import SystemClock
 from tickwheel.cli import output
+from tickwheel.clock import SystemClock
 from tickwheel.errors import InvalidTask, TickwheelError
 from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.tasks import Cron, Status, Task
@@ -107,7 +107,15 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Add a task."""
-    said = {"delay": delay, "every": every, "cron": cron, "tz": tz, "id": task_id, "retries": retries, "priority": priority}
+    said = {
+        "delay": delay,
+        "every": every,
+        "cron": cron,
+        "tz": tz,
+        "id": task_id,
+        "retries": retries,
+        "priority": priority,
+    }
     wishes: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     if at is not None:
         wishes["at"] = read_time(at)

@@ -62,7 +62,9 @@ def print_task(console: Console, task: Task, runs: Iterable[Run], why: str) -> N
     history = Table("attempt", "for (UTC)", "started (UTC)", "took", "came to")
     for run in runs:
         took = f"{(run.finished_at - run.started_at) / 1000:g} s"
-        history.add_row(str(run.attempt), moment(run.occurrence_at), moment(run.started_at), took, run.reason or run.status)
+        history.add_row(
+            str(run.attempt), moment(run.occurrence_at), moment(run.started_at), took, run.reason or run.status
+        )
     if history.row_count:
         console.print(history)
 

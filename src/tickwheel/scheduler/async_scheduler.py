@@ -76,7 +76,11 @@ class AsyncScheduler:
         pool: str = "auto",
     ) -> Callable[[F], F]:
         """Register a function as a handler, under a name or its own."""
-        options: dict[str, Any] = {"retry": retry or RetryPolicy(retries=retries), "concurrency": concurrency, "pool": pool}
+        options: dict[str, Any] = {
+            "retry": retry or RetryPolicy(retries=retries),
+            "concurrency": concurrency,
+            "pool": pool,
+        }
         if timeout is not None:
             options["timeout_ms"] = to_ms(timeout)
         return self._registry.register(name, **options)
@@ -187,7 +191,7 @@ class AsyncScheduler:
         wanted = Filter(status=status, handler=handler, id_prefix=id_prefix)
         return await self._opened.query(wanted, cursor, limit)
 
-    async def history(self, task_id: str, limit: int = 100) -> "list[Run]":  # noqa: UP037 - `list` is a method here
+    async def history(self, task_id: str, limit: int = 100) -> Sequence[Run]:
         """Return the runs of a task, latest first."""
         return await self._opened.history(task_id, limit)
 
@@ -206,7 +210,7 @@ class AsyncScheduler:
         """Move a task that waits."""
         if (delay is None) == (at is None):
             raise InvalidSchedule("say when: a delay from now, or a time")
-        run_at = self._now() + to_ms(delay) if delay is not None else moment_of(at)  # type: ignore[arg-type] # one is given
+        run_at = self._now() + to_ms(delay) if delay is not None else moment_of(at)
         return self._note(await self._opened.reschedule(task_id, run_at), "rescheduled")
 
     async def run_now(self, task_id: str) -> Task:
@@ -235,7 +239,9 @@ class AsyncScheduler:
         if self._engine is not None:
             self._engine.note(task)
         if kind is not None and self.events.heard:
-            self.events.tell(Event(kind=kind, task_id=task.id, handler=task.handler, at=self._now(), reason=task.reason))
+            self.events.tell(
+                Event(kind=kind, task_id=task.id, handler=task.handler, at=self._now(), reason=task.reason)
+            )
         return task
 
     def _known(self, task_id: str, task: Task | None) -> Task:

@@ -40,14 +40,14 @@ class Wishes(TypedDict, total=False):
     at_most_once: bool
 
 
-def draft(handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, *, now: int, new_id: str, partitions: int) -> Task:
+def draft(
+    handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, *, now: int, new_id: str, partitions: int
+) -> Task:
     """Make a task, or say what is wrong with it."""
     unknown = set(wishes) - set(Wishes.__annotations__)
     if unknown:
-        raise InvalidTask(f"a task has no {sorted(unknown)[0]!r}; it has {', '.join(sorted(Wishes.__annotations__))}")
-    task_id = wishes.get("id", new_id)
-    if not isinstance(task_id, str) or not 1 <= len(task_id) <= ID_CHARACTERS_MAX:
-        raise InvalidTask(f"an id is text of 1 to {ID_CHARACTERS_MAX} characters, not {task_id!r}")
+        raise InvalidTask(f"a task has no {min(unknown)!r}; it has {', '.join(sorted(Wishes.__annotations__))}")
+    task_id = _id(wishes.get("id", new_id))
     trigger = _trigger(wishes)
     first = _first(wishes, trigger, now)
     times = wishes.get("times", 1 if isinstance(trigger, Once) else -1)
@@ -76,6 +76,12 @@ def draft(handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, *, n
         occurrence_at=first,
         created_at=now,
     )
+
+
+def _id(task_id: object) -> str:
+    if not isinstance(task_id, str) or not 1 <= len(task_id) <= ID_CHARACTERS_MAX:
+        raise InvalidTask(f"an id is text of 1 to {ID_CHARACTERS_MAX} characters, not {task_id!r}")
+    return task_id
 
 
 def partition_of(task_id: str, partitions: int) -> int:
@@ -116,12 +122,16 @@ def _first(wishes: Wishes, trigger: Trigger, now: int) -> int:
     return first
 
 
-def moment_of(at: datetime) -> int:
+def moment_of(at: object) -> int:
     """Return a moment in milliseconds since 1970, rounded up."""
     if not isinstance(at, datetime) or at.tzinfo is None:
         raise InvalidSchedule(f"a time has a time zone: datetime(…, tzinfo=ZoneInfo('Europe/Berlin')), not {at!r}")
     since = at - datetime.fromtimestamp(0, at.tzinfo)
-    return -(-since // timedelta(milliseconds=1)) if since % timedelta(milliseconds=1) else since // timedelta(milliseconds=1)
+    return (
+        -(-since // timedelta(milliseconds=1))
+        if since % timedelta(milliseconds=1)
+        else since // timedelta(milliseconds=1)
+    )
 
 
 def _retry(wishes: Wishes, handler: Handler) -> RetryPolicy:
@@ -139,7 +149,8 @@ def _late(wishes: Wishes) -> LatePolicy:
 
 def _checked(args: Mapping[str, Any], meta: dict[str, str]) -> dict[str, Any]:
     """Return the arguments as they will come out of a store again."""
-    if not isinstance(args, Mapping) or not all(isinstance(name, str) for name in args):
+    given: object = args  # whatever it is declared to be
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise InvalidTask(f"the arguments of a task are a dict of names and values, not {args!r}")
     try:
         written = msgspec.json.encode((args, meta))

@@ -3,9 +3,9 @@
     store --load--> agenda --claim--> in flight --run--> outcome --finish--> store
             far       soon    fenced              workers           fenced
 
-Four loops share the work: one keeps the leases and loads what comes into the horizon, one turns the agenda and claims, one
-writes outcomes, and one listens to what others change. Each does one thing in batches, survives a store that is away
-for a while, and holds nothing that the store does not have: after a crash another engine goes on from there.
+Four loops share the work: one keeps the leases and loads what comes into the horizon, one turns the agenda and
+claims, one writes outcomes, and one listens to what others change. Each does one thing in batches, survives a store
+that is away for a while, and holds nothing that the store does not have: after a crash another engine goes on.
 
 Tasks are claimed some milliseconds ahead, in one fenced write for all of them, and then started exactly when they are
 due, by the wall clock. A step of that clock is noticed: forward, tasks are due by their late policy; back, the agenda
@@ -110,7 +110,9 @@ class Engine:
             async with asyncio.timeout(self._options.grace_s):
                 await self._idle.wait()
         except TimeoutError:
-            log.warning("%d tasks still run after %g s; they are cancelled", len(self._in_flight), self._options.grace_s)
+            log.warning(
+                "%d tasks still run after %g s; they are cancelled", len(self._in_flight), self._options.grace_s
+            )
             for task_id in list(self._in_flight):
                 self._workers.cancel(task_id)
         for loop in self._loops:
@@ -249,7 +251,7 @@ class Engine:
     # -- a run
 
     async def _run(self, task: Task) -> None:
-        while (wait_ms := task.run_at - self._now()) > 0:
+        while (wait_ms := task.run_at - self._now()) > 0:  # noqa: ASYNC110 - the clock may be set back meanwhile
             await asyncio.sleep(wait_ms / 1000)
         now = self._now()
         if outcomes.is_late(task, now) and task.late.mode == "skip":
@@ -268,7 +270,9 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the task's failure, not ours
             text = "".join(traceback.format_exception(error))
             outcome = outcomes.fail(task, text, self._now(), self._chance.random())
-            self._settle(task, outcome, "retried" if outcome[0].failures and outcome[0].status is Status.PENDING else "failed")
+            self._settle(
+                task, outcome, "retried" if outcome[0].failures and outcome[0].status is Status.PENDING else "failed"
+            )
         else:
             self._settle(task, outcomes.succeed(task, result, self._now()), "completed")
 
@@ -350,7 +354,9 @@ class Engine:
             return "running here"
         return "in the wheel" if task.id in self._agenda else "in the store, beyond the horizon"
 
-    def _tell(self, kind: Kind, task: Task, *, late_ms: int | None = None, run: Run | None = None, reason: str | None = None) -> None:
+    def _tell(
+        self, kind: Kind, task: Task, *, late_ms: int | None = None, run: Run | None = None, reason: str | None = None
+    ) -> None:
         if self._events.heard:
             took_ms = None if run is None else run.finished_at - run.started_at
             self._events.tell(

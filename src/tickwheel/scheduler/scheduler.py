@@ -1,18 +1,18 @@
-"""`Scheduler`: durable tasks for everyone else. An `AsyncScheduler` on a loop in a thread of its own, with the same verbs.
+"""`Scheduler`: durable tasks for everyone else: an `AsyncScheduler` on a loop in a thread, with the same verbs.
 
-    scheduler = Scheduler("sqlite:///tasks.db")
+scheduler = Scheduler("sqlite:///tasks.db")
 
-    @scheduler.task("orders.cancel", retries=3, timeout="5m")
-    def cancel_order(order_id: int) -> None: ...
+@scheduler.task("orders.cancel", retries=3, timeout="5m")
+def cancel_order(order_id: int) -> None: ...
 
-    with scheduler:
-        scheduler.add("orders.cancel", {"order_id": 7}, delay="30d", id="order-7")
-        scheduler.run_forever()
+with scheduler:
+    scheduler.add("orders.cancel", {"order_id": 7}, delay="30d", id="order-7")
+    scheduler.run_forever()
 """
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar, Unpack
 
@@ -116,7 +116,7 @@ class Scheduler:
         """Add a task; it is durable when this returns."""
         return self._call(self._inner.add(handler, args, on_conflict=on_conflict, **wishes))
 
-    def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> "list[Task]":  # noqa: UP037 - `list` is a method here
+    def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> Sequence[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
         return self._call(self._inner.add_many(tasks, on_conflict=on_conflict))
 
@@ -138,7 +138,7 @@ class Scheduler:
             self._inner.list(status=status, handler=handler, id_prefix=id_prefix, cursor=cursor, limit=limit)
         )
 
-    def history(self, task_id: str, limit: int = 100) -> "list[Run]":  # noqa: UP037 - as above
+    def history(self, task_id: str, limit: int = 100) -> Sequence[Run]:
         """Return the runs of a task, latest first."""
         return self._call(self._inner.history(task_id, limit))
 
