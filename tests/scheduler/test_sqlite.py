@@ -121,8 +121,12 @@ def test_what_cannot_be_found_again_is_refused(tmp_path: Path) -> None:
 
 def test_in_memory_any_callable_will_do() -> None:
     ran = threading.Event()
+
+    def closure() -> None:
+        ran.set()
+
     with Scheduler("memory://") as scheduler:
-        scheduler.add(lambda: [ran.set()] and None)
+        scheduler.add(closure)
         assert ran.wait(10)
 
 
