@@ -1,6 +1,8 @@
 """Where durable tasks are kept: one contract, and a URL that says which store it is.
 
     memory://                       in this process, for tests and for tasks that need not last
+    sqlite:///tasks.db              a file in the present folder
+    sqlite:////var/lib/tasks.db     a file anywhere
 
 >>> import asyncio
 >>> async def main():
@@ -14,7 +16,9 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from tickwheel.errors import UnknownStore
 from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Store
@@ -33,7 +37,7 @@ __all__ = [
     "open_store",
 ]
 
-KNOWN: Final = ("memory://",)
+KNOWN: Final = ("memory://", "sqlite:///")
 PARTITIONS: Final = 64  # enough to divide among some ten nodes, few enough to hold all leases in one call
 
 
@@ -45,6 +49,11 @@ def wall_ms() -> int:
 async def open_store(url: str, *, now_ms: Callable[[], int] | None = None, partitions: int = PARTITIONS) -> Store:
     """Open the store a URL names; how many partitions there are is decided when it is made."""
     now_ms = now_ms or wall_ms
+    parts = urlsplit(url)
     if url == "memory://":
         return MemoryStore(now_ms=now_ms, partitions=partitions)
+    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
+        from tickwheel.stores.sqlite import SqliteStore  # noqa: PLC0415 - backends load only when they are used
+
+        return await SqliteStore.open(Path(unquote(parts.path[1:])), now_ms=now_ms, partitions=partitions)
     raise UnknownStore(url, KNOWN)

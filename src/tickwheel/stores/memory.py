@@ -74,22 +74,12 @@ class MemoryStore:
         bounds.check_new(tasks, self.partitions)
         for task in tasks:
             bounds.encode(task)
-        changed: dict[str, Task] = {}
-        anew: set[str] = set()
-        conflicts = []
-        for task in tasks:
-            there = changed.get(task.id) or self._tasks.get(task.id)
-            conflict = steps.arrive(there, task, on_conflict)
-            conflicts.append(conflict)
-            if conflict.task is not there:
-                changed[task.id] = conflict.task
-            if there is None or (conflict.added and there.status in ENDED):
-                anew.add(task.id)
-        for task_id in changed:
-            if task_id in anew:
+        settled = steps.settle(self._tasks, tasks, on_conflict)
+        for task_id in settled.changed:
+            if task_id in settled.anew:
                 self._number(task_id)
-        self._change(changed.values())
-        return conflicts
+        self._change(settled.changed.values())
+        return settled.conflicts
 
     async def get(self, ids: Sequence[str]) -> list[Task | None]:
         """Return tasks by id."""
@@ -247,23 +237,21 @@ class MemoryStore:
         """Put finished tasks back."""
         now = self._open()
         bounds.check_finishes(finishes)
-        for finish in finishes:
-            bounds.encode(finish.task)
         held = {lease.partition: lease.nonce for lease in self._held([finish.lease for finish in finishes])}
+        changed: dict[str, Task] = {}
         answers = []
         for finish in finishes:
-            task = self._tasks.get(finish.task.id)
-            ours = (
-                task is not None
-                and task.status is Status.RUNNING
-                and task.attempt == finish.task.attempt
-                and held.get(task.partition) == finish.lease.nonce
-            )
+            task = changed.get(finish.task.id) or self._tasks.get(finish.task.id)
+            ours = held.get(finish.lease.partition) == finish.lease.nonce
+            ours = ours and task is not None and steps.may_finish(task, finish)
             answers.append(ours)
             if ours and task is not None:
-                self._change([steps.finish(task, finish.task, now)], hint=False)
-                if finish.run is not None:
-                    self._runs.setdefault(task.id, {})[finish.run.attempt] = finish.run
+                changed[task.id] = steps.finish(task, finish.task, now)
+                bounds.encode(changed[task.id])
+        self._change(changed.values(), hint=False)
+        for finish, ours in zip(finishes, answers, strict=True):
+            if ours and finish.run is not None:
+                self._runs.setdefault(finish.task.id, {})[finish.run.attempt] = finish.run
         return answers
 
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:

@@ -11,13 +11,28 @@ language, and the conformance suite tells whether they do.
 True
 """
 
+from collections.abc import Mapping, Sequence
+
+import msgspec
 from msgspec.structs import replace
 
 from tickwheel.errors import DuplicateTask, TaskIsOver, TaskIsRunning
-from tickwheel.stores.contract import Conflict, OnConflict
+from tickwheel.stores.contract import Conflict, Finish, OnConflict
 from tickwheel.tasks.record import ENDED, Status, Task
 
-__all__ = ["arrive", "cancel", "claim", "finish", "move", "pause", "resume", "revive"]
+__all__ = [
+    "Settled",
+    "arrive",
+    "cancel",
+    "claim",
+    "finish",
+    "may_finish",
+    "move",
+    "pause",
+    "resume",
+    "revive",
+    "settle",
+]
 
 
 def arrive(there: Task | None, new: Task, on_conflict: OnConflict) -> Conflict:
@@ -34,6 +49,28 @@ def arrive(there: Task | None, new: Task, on_conflict: OnConflict) -> Conflict:
         return Conflict(move(there, new.run_at), added=False)
     # The attempts go on, so that whoever still runs the old one cannot finish the new one.
     return Conflict(replace(new, attempt=there.attempt, version=there.version + 1), added=True)
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """What a batch that was brought comes to: the answers, the tasks to write, and which of those begin a new life."""
+
+    conflicts: list[Conflict]
+    changed: dict[str, Task]
+    anew: set[str]
+
+
+def settle(there: Mapping[str, Task], tasks: Sequence[Task], on_conflict: OnConflict) -> Settled:
+    """Bring a whole batch, one after the other, or raise."""
+    settled = Settled([], {}, set())
+    for new in tasks:
+        old = settled.changed.get(new.id) or there.get(new.id)
+        conflict = arrive(old, new, on_conflict)
+        settled.conflicts.append(conflict)
+        if conflict.task is not old:
+            settled.changed[new.id] = conflict.task
+        if old is None or (conflict.added and old.status in ENDED):
+            settled.anew.add(new.id)
+    return settled
 
 
 def move(task: Task, run_at: int) -> Task:
@@ -94,6 +131,15 @@ def claim(task: Task, now: int) -> Task:
     """Let a pending task run."""
     return replace(
         task, status=Status.RUNNING, attempt=task.attempt + 1, started_at=now, version=task.version + 1, reason=None
+    )
+
+
+def may_finish(there: Task, wanted: Finish) -> bool:
+    """Tell whether it is this run of the task that is finished; whether the lease holds is for the store to say."""
+    return (
+        there.status is Status.RUNNING
+        and there.attempt == wanted.task.attempt
+        and there.partition == wanted.lease.partition
     )
 
 

@@ -1,0 +1,112 @@
+"""How a group of calls is done: written in one transaction, or read from one state of the file."""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+
+from tickwheel.stores.sqlite.lane import Call
+from tickwheel.stores.sqlite.opening import unavailable
+from tickwheel.stores.sqlite.statements import SQL
+from tickwheel.stores.sqlite.writes import Pen
+
+__all__ = ["Reader", "Writer"]
+
+
+class Writer:
+    """Writes groups of calls, on a thread and a connection of its own."""
+
+    def __init__(self, path: Path, connection: apsw.Connection, partitions: int, now_ms: Callable[[], int]) -> None:
+        self.commits = 0
+        self._path = path
+        self._connection = connection
+        self._everywhere = set(range(partitions))
+        self._now_ms = now_ms
+        self._seen = connection.pragma("data_version")
+
+    def do(self, group: list[Call]) -> None:
+        """Do calls in one transaction: each is kept or refused by itself, but none is answered before the commit."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            counted: Counter[int] = Counter()
+            for call in group:
+                if not call.future.cancelled():
+                    counted.update(self._do_one(call))
+            self._connection.executemany(SQL["count"], [(tasks, status) for status, tasks in counted.items() if tasks])
+            self._connection.execute("COMMIT")
+            self.commits += 1
+        except apsw.Error as error:
+            self._give_up(group, error)
+
+    def _do_one(self, call: Call) -> Counter[int]:
+        pen = Pen(self._connection, self._now_ms())
+        self._connection.execute("SAVEPOINT call")
+        try:
+            call.answer = call.work(pen)
+        except apsw.Error:  # the file's fault, and everybody's problem
+            raise
+        except Exception as error:  # noqa: BLE001 - its caller gets it, the others get their answers
+            call.error = error
+            self._connection.execute("ROLLBACK TO call")
+            pen = Pen(self._connection, 0)
+        self._connection.execute("RELEASE call")
+        call.touched = pen.touched
+        return pen.counted
+
+    def _give_up(self, group: list[Call], error: apsw.Error) -> None:
+        """Undo everything and say so; the connection is as good as before."""
+        if self._connection.in_transaction:
+            with suppress(apsw.Error):
+                self._connection.execute("ROLLBACK")
+        for call in group:
+            call.error = unavailable(self._path, error)
+            call.touched = set()
+
+    def look(self) -> set[int]:
+        """Return where others may have changed something since the last look: everywhere, or nowhere."""
+        try:
+            seen = self._connection.pragma("data_version")
+        except apsw.Error:  # the next call will say it better
+            return set()
+        before, self._seen = self._seen, seen
+        return set() if seen == before else set(self._everywhere)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+class Reader:
+    """Reads for groups of calls, on a thread and a connection of its own."""
+
+    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+        self._path = path
+        self._connection = connection
+
+    def do(self, group: list[Call]) -> None:
+        """Do calls that all see the same state of the file."""
+        try:
+            self._connection.execute("BEGIN")
+            for call in group:
+                self._do_one(call)
+            self._connection.execute("COMMIT")
+        except apsw.Error as error:
+            if self._connection.in_transaction:
+                with suppress(apsw.Error):
+                    self._connection.execute("ROLLBACK")
+            for call in group:
+                call.error = unavailable(self._path, error)
+
+    def _do_one(self, call: Call) -> None:
+        try:
+            call.answer = call.work(self._connection)
+        except apsw.Error:
+            raise
+        except Exception as error:  # noqa: BLE001 - its caller gets it
+            call.error = error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()

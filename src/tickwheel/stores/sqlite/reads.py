@@ -1,0 +1,122 @@
+"""Everything that is only read from the file."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from heapq import merge
+from itertools import islice
+from typing import Any, Final
+
+import apsw
+import msgspec
+
+from tickwheel.errors import StoreError
+from tickwheel.stores.contract import Due, Filter, Lease, Page
+from tickwheel.stores.sqlite.statements import SQL
+from tickwheel.tasks.record import Run, Status, Task
+
+__all__ = ["NUMBERS", "counts", "due", "get", "held_of", "history", "orphans", "query", "task_of"]
+
+STATUSES: Final = list(Status)  # a status is kept as its place in here
+NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
+
+SURROGATES: Final = 0xD800  # the first of those that are no characters
+AFTER_SURROGATES: Final = 0xE000
+
+_decode_task = msgspec.json.Decoder(Task).decode
+_decode_run = msgspec.json.Decoder(Run).decode
+
+
+def task_of(body: bytes) -> Task:
+    """Read a task."""
+    try:
+        return _decode_task(body)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise StoreError(f"a task in the store cannot be read ({error}): {body!r:.200}") from error
+
+
+def held_of(connection: apsw.Connection, leases: Sequence[Lease], now: int) -> dict[int, tuple[Lease, int]]:
+    """Leave out leases that are not their holders' any more; return the others by partition, with their checkpoint."""
+    rows = list(connection.execute(SQL["partitions"]))
+    held = {}
+    for lease in leases:
+        if 0 <= lease.partition < len(rows):
+            part, epoch, nonce, expires_at, checkpoint = rows[lease.partition]
+            if lease.epoch == epoch and lease.nonce == nonce and now < expires_at:
+                held[part] = lease, checkpoint
+    return held
+
+
+def get(connection: apsw.Connection, ids: Sequence[str]) -> list[Task | None]:
+    """Return tasks by id."""
+    rows = connection.executemany(SQL["load"], ((task_id,) for task_id in dict.fromkeys(ids)))
+    found = {task.id: task for task in (task_of(body) for _, body in rows)}
+    return [found.get(task_id) for task_id in ids]
+
+
+def query(connection: apsw.Connection, wanted: Filter, before: int, limit: int) -> Page:
+    """List tasks, newest first."""
+    bindings: dict[str, Any] = {
+        "before": before,
+        "limit": limit + 1,
+        "handler": wanted.handler,
+        "status": None if wanted.status is None else NUMBERS[wanted.status],
+    }
+    name = "list_all"
+    if wanted.id_prefix:
+        name = "list_by_prefix"
+        bindings |= {"low": wanted.id_prefix, "high": beyond(wanted.id_prefix)}
+    elif wanted.handler is not None:
+        name = "list_by_handler"
+    elif wanted.status is not None:
+        name = "list_by_status"
+    rows = list(connection.execute(SQL[name], bindings))
+    cursor = str(rows[limit - 1][0]) if len(rows) > limit else None
+    return Page(tasks=[task_of(body) for _, body in rows[:limit]], cursor=cursor)
+
+
+def beyond(prefix: str) -> str | bytes:
+    """Return what sorts right after everything that begins with a prefix."""
+    stem = prefix.rstrip(chr(sys.maxunicode))
+    if not stem:
+        return b""  # SQLite sorts bytes after all text
+    point = ord(stem[-1]) + 1
+    return stem[:-1] + chr(AFTER_SURROGATES if point == SURROGATES else point)
+
+
+def counts(connection: apsw.Connection) -> dict[Status, int]:
+    """Return how many tasks there are of each status."""
+    return {STATUSES[number]: tasks for number, tasks in connection.execute(SQL["counts"])}
+
+
+def history(connection: apsw.Connection, task_id: str, limit: int) -> list[Run]:
+    """Return the runs of a task, latest first."""
+    return [_decode_run(body) for (body,) in connection.execute(SQL["history"], (task_id, limit))]
+
+
+def due(
+    connection: apsw.Connection,
+    leases: Sequence[Lease],
+    now: int,
+    until: int,
+    after: tuple[int, str] | None,
+    limit: int,
+) -> list[Due]:
+    """Merge what comes due in each partition; of each only as much is read as is taken."""
+    begin, last_id = after or (-1, "")
+    with ExitStack() as stack:
+        ranges = []
+        for part in held_of(connection, leases, now):
+            cursor = connection.cursor()
+            stack.callback(cursor.close)
+            ranges.append(cursor.execute(SQL["due"], (part, begin, last_id, until)))
+        return [Due(*row) for row in islice(merge(*ranges), limit)]
+
+
+def orphans(connection: apsw.Connection, leases: Sequence[Lease], now: int, limit: int) -> list[Task]:
+    """List running tasks that were claimed under an earlier lease, oldest first."""
+    epochs = {part: lease.epoch for part, (lease, _) in held_of(connection, leases, now).items()}
+    running = connection.execute(SQL["running"])
+    left = list(islice(((serial,) for part, epoch, serial in running if epoch < epochs.get(part, 0)), limit))
+    running.close()
+    return [task_of(body) for (body,) in connection.executemany(SQL["body"], left)]

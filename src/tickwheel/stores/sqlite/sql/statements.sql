@@ -1,0 +1,81 @@
+-- name: load
+SELECT serial, body FROM tasks WHERE id = ?
+
+-- name: insert
+INSERT INTO tasks (id, part, status, run_at, priority, version, epoch, finished_at, handler, body)
+VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING
+
+-- name: renew_task
+REPLACE INTO tasks (id, part, status, run_at, priority, version, epoch, finished_at, handler, body)
+VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)
+
+-- name: replace
+UPDATE tasks SET part = ?, status = ?, run_at = ?, priority = ?, version = ?, finished_at = ?, handler = ?, body = ?
+WHERE serial = ?
+
+-- Only what may change: an index is written for every column of it that is named here, changed or not.
+-- name: change
+UPDATE tasks SET status = ?, run_at = ?, version = ?, finished_at = ?, body = ? WHERE serial = ?
+
+-- name: claim
+UPDATE tasks SET status = 2, version = ?, epoch = ?, body = ? WHERE serial = ?
+
+-- name: count
+UPDATE counts SET tasks = tasks + ? WHERE status = ?
+
+-- name: counts
+SELECT status, tasks FROM counts
+
+-- name: add_run
+REPLACE INTO runs (id, attempt, finished_at, body) VALUES (?, ?, ?, ?)
+
+-- name: history
+SELECT body FROM runs WHERE id = ? ORDER BY attempt DESC LIMIT ?
+
+-- name: purge_tasks
+DELETE FROM tasks WHERE serial IN (SELECT serial FROM tasks WHERE finished_at < ? LIMIT ?) RETURNING id, status
+
+-- name: purge_runs_of
+DELETE FROM runs WHERE id = ?
+
+-- name: purge_runs
+DELETE FROM runs WHERE (id, attempt) IN (SELECT id, attempt FROM runs WHERE finished_at < ? LIMIT ?)
+
+-- name: partitions
+SELECT part, epoch, nonce, expires_at, checkpoint FROM partitions ORDER BY part
+
+-- name: lease
+UPDATE partitions SET node = ?, epoch = ?, nonce = ?, expires_at = ? WHERE part = ?
+
+-- name: checkpoint
+UPDATE partitions SET checkpoint = ? WHERE part = ?
+
+-- name: due
+SELECT run_at, id, part, priority, version FROM tasks
+WHERE part = ? AND status = 0 AND (run_at, id) > (?, ?) AND run_at <= ?
+ORDER BY run_at, id
+
+-- name: running
+SELECT part, epoch, serial FROM tasks WHERE status = 2 ORDER BY serial
+
+-- name: body
+SELECT body FROM tasks WHERE serial = ?
+
+-- name: list_all
+SELECT serial, body FROM tasks WHERE serial < :before ORDER BY serial DESC LIMIT :limit
+
+-- name: list_by_status
+SELECT serial, body FROM tasks WHERE status = :status AND serial < :before ORDER BY serial DESC LIMIT :limit
+
+-- name: list_by_handler
+SELECT serial, body FROM tasks
+WHERE handler = :handler AND serial < :before AND (:status IS NULL OR +status = :status)
+ORDER BY serial DESC LIMIT :limit
+
+-- A plus keeps an index from being used: here the ids are what narrows the search.
+-- name: list_by_prefix
+SELECT serial, body FROM tasks
+WHERE id >= :low AND id < :high AND +serial < :before
+  AND (:status IS NULL OR +status = :status) AND (:handler IS NULL OR +handler = :handler)
+ORDER BY +serial DESC LIMIT :limit

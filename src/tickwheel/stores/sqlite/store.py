@@ -1,0 +1,192 @@
+"""The store itself: every call goes to the writing or the reading thread, and comes back when it is done.
+
+What is written goes through one thread and one connection, in groups: all calls that wait share a transaction, each
+within a savepoint of its own, so that one that is refused takes nothing with it. A caller is answered when the
+transaction is on the disk, and not before. What is read has a thread and a connection besides, and waits for no one.
+
+Several processes may open the file: SQLite lets one write at a time, and leases say whose tasks are whose. What the
+others changed is noticed a few times a second.
+
+    store = await SqliteStore.open(Path("tasks.db"), now_ms=now_ms)
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import apsw
+
+from tickwheel.errors import StoreClosed
+from tickwheel.stores import bounds, steps
+from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Page
+from tickwheel.stores.hints import Hints
+from tickwheel.stores.sqlite import opening, reads
+from tickwheel.stores.sqlite.groups import Reader, Writer
+from tickwheel.stores.sqlite.lane import Lane
+from tickwheel.stores.sqlite.writes import PURGE_ROWS, Pen
+from tickwheel.tasks.record import Run, Status, Task
+
+__all__ = ["SqliteStore"]
+
+
+class SqliteStore:
+    """A store in an SQLite file, for one event loop; open it with `open`."""
+
+    def __init__(
+        self,
+        path: Path,
+        writer: apsw.Connection,
+        reader: apsw.Connection,
+        partitions: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.path = path
+        self.partitions = partitions
+        self._now_ms = now_ms
+        self._hints = Hints()
+        self._writer = Writer(path, writer, partitions, now_ms)
+        self._reader = Reader(path, reader)
+        self._writes: Lane[Pen] = Lane(
+            "tickwheel-writer", self._writer.do, look=self._writer.look, tell=self._hints.tell
+        )
+        self._reads: Lane[apsw.Connection] = Lane("tickwheel-reader", self._reader.do)
+        self._closed = False
+
+    @property
+    def commits(self) -> int:
+        """How many transactions it has written so far."""
+        return self._writer.commits
+
+    @classmethod
+    async def open(cls, path: Path, *, now_ms: Callable[[], int], partitions: int = 64) -> "SqliteStore":
+        """Open a file, or make it; how many partitions it has is decided then."""
+        writer, stored = await asyncio.to_thread(opening.connect, path, partitions)
+        try:
+            reader = await asyncio.to_thread(opening.connect_reader, path)
+        except BaseException:
+            writer.close()
+            raise
+        return cls(path, writer, reader, stored, now_ms)
+
+    async def close(self) -> None:
+        """Do what waits, and let go of the file."""
+        first, self._closed = not self._closed, True
+        await self._reads.close()
+        await self._writes.close()
+        if first:
+            self._hints.close()
+            self._reader.close()
+            self._writer.close()  # the last one: it brings the log back into the file
+
+    async def time(self) -> int:
+        """Read the clock it was given."""
+        if self._closed:
+            raise StoreClosed
+        return self._now_ms()
+
+    # -- anyone
+
+    async def add(self, tasks: Sequence[Task], on_conflict: OnConflict = "reject") -> list[Conflict]:
+        """Add tasks, all of them or none; they are on the disk when this returns."""
+        bounds.check_on_conflict(on_conflict)
+        bounds.check_new(tasks, self.partitions)
+        bodies = [bounds.encode(task) for task in tasks]
+        return await self._writes.call(lambda pen: pen.add(tasks, bodies, on_conflict), len(tasks))
+
+    async def get(self, ids: Sequence[str]) -> list[Task | None]:
+        """Return tasks by id."""
+        bounds.check_batch(ids)
+        return await self._reads.call(lambda file: reads.get(file, ids))
+
+    async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
+        """List tasks, newest first."""
+        bounds.check_limit(limit)
+        before = bounds.serial_of(cursor)
+        return await self._reads.call(lambda file: reads.query(file, wanted, before, limit))
+
+    async def counts(self) -> dict[Status, int]:
+        """Return how many tasks there are of each status."""
+        return await self._reads.call(reads.counts)
+
+    async def history(self, task_id: str, limit: int = 100) -> list[Run]:
+        """Return the runs of a task, latest first."""
+        bounds.check_limit(limit)
+        return await self._reads.call(lambda file: reads.history(file, task_id, limit))
+
+    async def cancel(self, ids: Sequence[str], reason: str) -> list[Task | None]:
+        """Cancel tasks, or ask them to stop."""
+        bounds.check_batch(ids)
+        return await self._writes.call(lambda pen: pen.cancel(ids, reason), len(ids))
+
+    async def reschedule(self, task_id: str, run_at: int) -> Task:
+        """Move a task."""
+        bounds.check_moment(run_at)
+        return await self._writes.call(lambda pen: pen.reschedule(task_id, run_at))
+
+    async def pause(self, ids: Sequence[str]) -> list[Task | None]:
+        """Keep pending tasks from coming due."""
+        bounds.check_batch(ids)
+        return await self._writes.call(lambda pen: pen.each(ids, steps.pause), len(ids))
+
+    async def resume(self, ids: Sequence[str]) -> list[Task | None]:
+        """Let paused tasks come due again."""
+        bounds.check_batch(ids)
+        return await self._writes.call(lambda pen: pen.each(ids, steps.resume), len(ids))
+
+    async def revive(self, ids: Sequence[str], run_at: int) -> list[Task | None]:
+        """Begin tasks that are over once more."""
+        bounds.check_batch(ids)
+        bounds.check_moment(run_at)
+        return await self._writes.call(lambda pen: pen.each(ids, lambda task: steps.revive(task, run_at)), len(ids))
+
+    async def purge(self, before: int) -> int:
+        """Delete what was over before a moment, some at a time."""
+        purged, rows = 0, PURGE_ROWS
+        while rows == PURGE_ROWS:
+            tasks, rows = await self._writes.call(lambda pen: pen.purge(before), PURGE_ROWS)
+            purged += tasks
+        return purged
+
+    # -- owners
+
+    async def acquire(self, partitions: Sequence[int], node: str, ttl_ms: int) -> list[Lease]:
+        """Take leases that nobody holds."""
+        return await self._writes.call(lambda pen: pen.acquire(partitions, node, ttl_ms))
+
+    async def renew(self, leases: Sequence[Lease], ttl_ms: int) -> list[Lease]:
+        """Hold on to leases."""
+        return await self._writes.call(lambda pen: pen.renew(leases, ttl_ms))
+
+    async def release(self, leases: Sequence[Lease]) -> None:
+        """Give leases back."""
+        await self._writes.call(lambda pen: pen.release(leases))
+
+    async def due(self, leases: Sequence[Lease], until: int, after: tuple[int, str] | None, limit: int) -> list[Due]:
+        """List what comes due, by run_at and id."""
+        bounds.check_limit(limit)
+        return await self._reads.call(lambda file: reads.due(file, leases, self._now_ms(), until, after, limit))
+
+    async def claim(self, leases: Sequence[Lease], ids: Sequence[str], now: int) -> list[Task]:
+        """Make pending tasks running."""
+        bounds.check_batch(ids)
+        return await self._writes.call(lambda pen: pen.claim(leases, ids, now), len(ids))
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
+        """Put finished tasks back."""
+        bounds.check_finishes(finishes)
+        return await self._writes.call(lambda pen: pen.finish(finishes), len(finishes))
+
+    async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
+        """List running tasks that were claimed under an earlier lease."""
+        bounds.check_limit(limit)
+        return await self._reads.call(lambda file: reads.orphans(file, leases, self._now_ms(), limit))
+
+    async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
+        """Note how far owned partitions are."""
+        bounds.check_moment(moment)
+        await self._writes.call(lambda pen: pen.checkpoint(leases, moment))
+
+    def changes(self, partitions: Sequence[int]) -> AsyncIterator[set[int]]:
+        """Tell in which partitions something changes from now on; what other processes change may be anywhere."""
+        self._writes.look_around()
+        return self._hints.watch(partitions)

@@ -1,0 +1,232 @@
+"""Everything that changes the file, each inside a transaction that somebody else begins and ends."""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from tickwheel.errors import UnknownTask
+from tickwheel.stores import bounds, steps
+from tickwheel.stores.contract import Conflict, Finish, Lease, OnConflict
+from tickwheel.stores.sqlite.reads import NUMBERS, held_of, task_of
+from tickwheel.stores.sqlite.statements import SQL
+from tickwheel.tasks.record import ENDED, Status, Task
+
+__all__ = ["PURGE_ROWS", "Pen"]
+
+PURGE_ROWS: Final = 1000  # deleted in one call, so that others get their turn in between
+
+Row = tuple[int, Task]  # with its serial
+
+_encode_run = msgspec.json.Encoder().encode
+
+
+class Pen:
+    """What one call writes with: it remembers where it changed something, and how the counts change."""
+
+    def __init__(self, connection: apsw.Connection, now: int) -> None:
+        self._connection = connection
+        self._now = now
+        self.touched: set[int] = set()
+        self.counted: Counter[int] = Counter()
+
+    # -- anyone
+
+    def add(self, tasks: Sequence[Task], bodies: Sequence[bytes], on_conflict: OnConflict) -> list[Conflict]:
+        """Add tasks, or raise."""
+        before = self._connection.total_changes()
+        self._connection.executemany(SQL["insert"], map(_new_row, tasks, bodies))
+        if self._connection.total_changes() - before == len(tasks):  # almost always: none was there
+            for task in tasks:
+                self.counted[NUMBERS[task.status]] += 1
+                self.touched.add(task.partition)
+            return [Conflict(task, added=True) for task in tasks]
+        self._connection.execute("ROLLBACK TO call")
+        there = self._load([task.id for task in tasks])
+        settled = steps.settle({task_id: task for task_id, (_, task) in there.items()}, tasks, on_conflict)
+        anew = [settled.changed[task_id] for task_id in settled.changed if task_id in settled.anew]
+        self._connection.executemany(SQL["renew_task"], ((*_new_row(task, bounds.encode(task)),) for task in anew))
+        placed = [(there[task_id][0], task) for task_id, task in settled.changed.items() if task_id not in settled.anew]
+        self._connection.executemany(
+            SQL["replace"], ((*_new_row(task, bounds.encode(task))[1:], serial) for serial, task in placed)
+        )
+        for task in settled.changed.values():
+            self._note(there[task.id][1] if task.id in there else None, task)
+        return settled.conflicts
+
+    def each(self, ids: Sequence[str], step: Callable[[Task], Task]) -> list[Task | None]:
+        """Take a step with each task that is there."""
+        there = self._load(ids)
+        changed: dict[str, Row] = {}
+        answers: list[Task | None] = []
+        for task_id in ids:
+            row = changed.get(task_id) or there.get(task_id)
+            if row is None:
+                answers.append(None)
+                continue
+            after = step(row[1])
+            if after is not row[1]:
+                changed[task_id] = row[0], after
+            answers.append(after)
+        self._change(changed.values())
+        for task_id, (_, task) in changed.items():
+            self._note(there[task_id][1], task)
+        return answers
+
+    def reschedule(self, task_id: str, run_at: int) -> Task:
+        """Move a task, or raise."""
+        [task] = self.each([task_id], lambda task: steps.move(task, run_at))
+        if task is None:
+            raise UnknownTask(task_id)
+        return task
+
+    def cancel(self, ids: Sequence[str], reason: str) -> list[Task | None]:
+        """Cancel tasks, or ask them to stop."""
+        return self.each(ids, lambda task: steps.cancel(task, reason, self._now))
+
+    def purge(self, before: int) -> tuple[int, int]:
+        """Delete some of what was over before a moment; return how many tasks, and how many rows."""
+        gone = list(self._connection.execute(SQL["purge_tasks"], (before, PURGE_ROWS)))
+        self.counted.subtract(status for _, status in gone)
+        self._connection.executemany(SQL["purge_runs_of"], ((task_id,) for task_id, _ in gone))
+        self._connection.execute(SQL["purge_runs"], (before, PURGE_ROWS))
+        return len(gone), max(len(gone), self._connection.changes())
+
+    # -- owners
+
+    def acquire(self, partitions: Sequence[int], node: str, ttl_ms: int) -> list[Lease]:
+        """Take leases that nobody holds."""
+        rows = list(self._connection.execute(SQL["partitions"]))
+        got = []
+        for part in dict.fromkeys(partitions):
+            if 0 <= part < len(rows) and rows[part][3] <= self._now:
+                _, epoch, _, _, checkpoint = rows[part]
+                lease = Lease(
+                    partition=part,
+                    node=node,
+                    epoch=epoch + 1,
+                    nonce=secrets.token_hex(8),
+                    expires_at=self._now + ttl_ms,
+                    checkpoint=checkpoint,
+                )
+                got.append(lease)
+        self._lease(got)
+        return got
+
+    def renew(self, leases: Sequence[Lease], ttl_ms: int) -> list[Lease]:
+        """Hold on to leases."""
+        held = held_of(self._connection, leases, self._now)
+        renewed = [
+            replace(lease, expires_at=self._now + ttl_ms, checkpoint=checkpoint) for lease, checkpoint in held.values()
+        ]
+        self._lease(renewed)
+        return renewed
+
+    def release(self, leases: Sequence[Lease]) -> None:
+        """Give leases back."""
+        held = held_of(self._connection, leases, self._now)
+        self._lease([replace(lease, node="", nonce="", expires_at=0) for lease, _ in held.values()])
+
+    def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
+        """Note how far owned partitions are."""
+        held = held_of(self._connection, leases, self._now)
+        self._connection.executemany(SQL["checkpoint"], ((moment, part) for part in held))
+
+    def claim(self, leases: Sequence[Lease], ids: Sequence[str], now: int) -> list[Task]:
+        """Make pending tasks running."""
+        held = held_of(self._connection, leases, self._now)
+        there = self._load(ids)
+        claimed = [
+            (serial, steps.claim(task, now))
+            for serial, task in map(there.__getitem__, filter(there.__contains__, dict.fromkeys(ids)))
+            if task.status is Status.PENDING and task.partition in held
+        ]
+        self._connection.executemany(
+            SQL["claim"],
+            ((task.version, held[task.partition][0].epoch, bounds.encode(task), serial) for serial, task in claimed),
+        )
+        self._count(Status.PENDING, Status.RUNNING, len(claimed))
+        return [task for _, task in claimed]
+
+    def finish(self, finishes: Sequence[Finish]) -> list[bool]:
+        """Put finished tasks back."""
+        held = held_of(self._connection, [finish.lease for finish in finishes], self._now)
+        there = self._load([finish.task.id for finish in finishes])
+        changed: dict[str, Row] = {}
+        answers = []
+        for finish in finishes:
+            row = there.get(finish.task.id)
+            ours = row is not None and finish.task.id not in changed and steps.may_finish(row[1], finish)
+            ours = (
+                ours and finish.lease.partition in held and held[finish.lease.partition][0].nonce == finish.lease.nonce
+            )
+            answers.append(ours)
+            if ours and row is not None:
+                after = steps.finish(row[1], finish.task, self._now)
+                changed[after.id] = row[0], after
+                self._count(Status.RUNNING, after.status, 1)
+        self._change(changed.values())
+        runs = [
+            (finish.task.id, finish.run)
+            for finish, ours in zip(finishes, answers, strict=True)
+            if ours and finish.run is not None
+        ]
+        self._connection.executemany(
+            SQL["add_run"], ((task_id, run.attempt, run.finished_at, _encode_run(run)) for task_id, run in runs)
+        )
+        return answers
+
+    # -- within
+
+    def _load(self, ids: Iterable[str]) -> dict[str, Row]:
+        rows = self._connection.executemany(SQL["load"], ((task_id,) for task_id in dict.fromkeys(ids)))
+        loaded = ((serial, task_of(body)) for serial, body in rows)
+        return {row[1].id: row for row in loaded}
+
+    def _change(self, rows: Iterable[Row]) -> None:
+        self._connection.executemany(
+            SQL["change"],
+            (
+                (NUMBERS[task.status], task.run_at, task.version, _ended_at(task), bounds.encode(task), serial)
+                for serial, task in rows
+            ),
+        )
+
+    def _lease(self, leases: Iterable[Lease]) -> None:
+        self._connection.executemany(
+            SQL["lease"],
+            ((lease.node, lease.epoch, lease.nonce, lease.expires_at, lease.partition) for lease in leases),
+        )
+
+    def _note(self, before: Task | None, after: Task) -> None:
+        if before is not None:
+            self.counted[NUMBERS[before.status]] -= 1
+            self.touched.add(before.partition)
+        self.counted[NUMBERS[after.status]] += 1
+        self.touched.add(after.partition)
+
+    def _count(self, before: Status, after: Status, tasks: int) -> None:
+        self.counted[NUMBERS[before]] -= tasks
+        self.counted[NUMBERS[after]] += tasks
+
+
+def _ended_at(task: Task) -> int | None:
+    return task.finished_at if task.status in ENDED else None
+
+
+def _new_row(task: Task, body: bytes) -> tuple[str, int, int, int, int, int, int | None, str, bytes]:
+    return (
+        task.id,
+        task.partition,
+        NUMBERS[task.status],
+        task.run_at,
+        task.priority,
+        task.version,
+        _ended_at(task),
+        task.handler,
+        body,
+    )
