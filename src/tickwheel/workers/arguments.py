@@ -13,7 +13,6 @@ __all__ = ["fit"]
 
 FUNCTIONS_MAX = 4096  # signatures that are remembered; more handlers than a program has
 NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-SINGLE = (Parameter.POSITIONAL_ONLY, *NAMED)
 
 
 class Shape(NamedTuple):
@@ -21,6 +20,7 @@ class Shape(NamedTuple):
 
     names: frozenset[str]
     required: tuple[str, ...]
+    nameless: tuple[str, ...]  # required too, but taken by position only
     contexts: tuple[str, ...]  # those that take the context
     open: bool  # to any other name
 
@@ -34,7 +34,7 @@ def fit(handler: Handler, task: Task, stop: Event) -> dict[str, Any]:
     for name in shape.contexts:
         if name not in arguments:
             arguments[name] = TaskContext(task, stop)
-    missing = [name for name in shape.required if name not in arguments]
+    missing = [*shape.nameless, *(name for name in shape.required if name not in arguments)]
     unexpected = [] if shape.open else [name for name in arguments if name not in shape.names]
     if missing or unexpected:
         raise InvalidArguments(handler.name, task.id, missing, unexpected)
@@ -52,11 +52,11 @@ def shape_of(function: Callable[..., Any]) -> Shape | None:
     except ValueError:
         return None
     named = [each for each in parameters if each.kind in NAMED]
-    # What can only be given by position cannot be given by name: it is missing.
-    required = [each for each in parameters if each.default is Parameter.empty and each.kind in SINGLE]
+    required = [each for each in parameters if each.default is Parameter.empty]
     return Shape(
         names=frozenset(each.name for each in named),
-        required=tuple(each.name for each in required),
+        required=tuple(each.name for each in required if each.kind in NAMED),
+        nameless=tuple(each.name for each in required if each.kind is Parameter.POSITIONAL_ONLY),
         contexts=tuple(each.name for each in named if takes_context(each)),
         open=any(each.kind is Parameter.VAR_KEYWORD for each in parameters),
     )

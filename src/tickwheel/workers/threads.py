@@ -3,21 +3,26 @@
 import asyncio
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable
+from functools import partial
 from queue import SimpleQueue
 from threading import Thread, current_thread
+from weakref import finalize
 
 from tickwheel.workers.contract import Outcome
 
 __all__ = ["Threads"]
 
 Call = Callable[[], Outcome]
+Item = tuple[AbstractEventLoop, Call, Callable[[Outcome], None]]
+Leave = Callable[[Thread], None]
 
 
 class Threads:
     """Threads that make calls; each is started when it is first needed, and kept.
 
     They are daemons: a call that never returns must not keep the interpreter from ending, as it would in a
-    `ThreadPoolExecutor`, which joins its threads at exit.
+    `ThreadPoolExecutor`, which joins its threads at exit. Those of a set that is dropped without being closed end
+    by themselves, for idle threads hold nothing but the queue.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -25,7 +30,8 @@ class Threads:
         self._name = name
         self._busy = 0
         self._threads: set[Thread] = set()
-        self._calls: SimpleQueue[tuple[Call, Future[Outcome]] | None] = SimpleQueue()
+        self._items: SimpleQueue[Item | tuple[AbstractEventLoop, Leave] | None] = SimpleQueue()
+        finalize(self, dismiss, self._items, self._threads).atexit = False
         self._loop: AbstractEventLoop
         self._fewer: asyncio.Event
 
@@ -41,27 +47,16 @@ class Threads:
             self._grow()
         self._busy += 1
         over: Future[Outcome] = self._loop.create_future()
-        self._calls.put((call, over))
+        self._items.put((self._loop, call, partial(self._deliver, over)))
         return over
 
     def _grow(self) -> None:
         if not self._threads:
             self._loop = asyncio.get_running_loop()
             self._fewer = asyncio.Event()
-        thread = Thread(target=self._serve, name=f"{self._name}-{len(self._threads)}", daemon=True)
+        thread = Thread(target=serve, args=(self._items,), name=f"{self._name}-{len(self._threads)}", daemon=True)
         thread.start()
         self._threads.add(thread)
-
-    def _serve(self) -> None:
-        try:
-            while (item := self._calls.get()) is not None:
-                call, over = item
-                outcome = call()
-                self._loop.call_soon_threadsafe(self._deliver, over, outcome)
-                del item, call, over, outcome  # nothing of a run is kept alive by waiting for the next
-            self._loop.call_soon_threadsafe(self._leave, current_thread())
-        except RuntimeError:
-            return  # the loop is closed: nobody waits for this any more, nor for anything else
 
     def _deliver(self, over: Future[Outcome], outcome: Outcome) -> None:
         self._busy -= 1
@@ -76,7 +71,28 @@ class Threads:
     async def close(self) -> None:
         """End the threads that are idle, and let the others end when they are."""
         for _ in self._threads:
-            self._calls.put(None)
+            self._items.put((self._loop, self._leave))
         while len(self._threads) > self._busy:
             self._fewer.clear()
             await self._fewer.wait()
+
+
+def serve(items: SimpleQueue[Item | tuple[AbstractEventLoop, Leave] | None]) -> None:
+    """Make calls, one after the other, until told to leave."""
+    while (item := items.get()) is not None:
+        try:
+            if len(item) == 2:  # noqa: PLR2004 - there is nothing to call
+                loop, leave = item
+                loop.call_soon_threadsafe(leave, current_thread())
+                return
+            loop, call, deliver = item
+            loop.call_soon_threadsafe(deliver, call())
+        except RuntimeError:
+            return  # the loop is closed: nobody waits for this any more, nor for anything else
+        del item, loop, call, deliver  # nothing of a run is kept alive by waiting for the next
+
+
+def dismiss(items: SimpleQueue[Item | tuple[AbstractEventLoop, Leave] | None], threads: set[Thread]) -> None:
+    """Tell threads to leave whose set is gone."""
+    for _ in threads:
+        items.put(None)

@@ -1,0 +1,124 @@
+"""Functions that worker processes import by name, and what makes tasks for any function."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tickwheel.tasks import Handler, Task, TaskContext
+
+PATIENCE_S = 30.0  # for what must happen; far more than it takes
+
+
+def task(id: str = "t", *, priority: int = 0, timeout_ms: int = 30_000, **args: Any) -> Task:  # noqa: A002
+    return Task(
+        id=id, handler="h", args=args, priority=priority, timeout_ms=timeout_ms, run_at=7, occurrence_at=7, created_at=0
+    )
+
+
+def handler(function: Callable[..., Any], **options: Any) -> Handler:
+    options.setdefault("name", getattr(function, "__name__", "h"))
+    return Handler(function=function, **options)
+
+
+def in_process(function: Callable[..., Any], **options: Any) -> Handler:
+    return handler(function, pool="process", **options)
+
+
+def worker_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("tickwheel")}
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def told(started: str) -> int:
+    """Return which process has written to a named pipe, as soon as one has."""
+    return int(await asyncio.to_thread(Path(started).read_text))
+
+
+def double(number: int) -> int:
+    return 2 * number
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def tell_context(context: TaskContext) -> list[Any]:
+    return [context.id, context.attempt, context.occurrence_id, context.scheduled_at, context.meta, context.cancelled]
+
+
+def kill_self(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def leave(code: int) -> None:
+    os._exit(code)
+
+
+def exit_politely() -> None:
+    sys.exit("enough")
+
+
+def wait_forever(started: str) -> None:
+    """Say who waits, to who reads there, and wait to be ended."""
+    Path(started).write_text(str(os.getpid()))
+    while True:
+        signal.pause()
+
+
+def wait_stubbornly(started: str) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    wait_forever(started)
+
+
+def raise_value_error(words: str) -> None:
+    raise ValueError(words)
+
+
+class OddError(Exception):
+    """Its constructor does not take its own args."""
+
+    def __init__(self, code: int, why: str) -> None:
+        self.code = code
+        super().__init__(f"{code}: {why}")
+
+
+class HeavyError(Exception):
+    """Holds what no pickle can."""
+
+    def __init__(self) -> None:
+        self.lock = open(os.devnull)  # noqa: SIM115, PTH123
+        self.lock.close()
+        super().__init__("too heavy")
+
+
+def raise_odd() -> None:
+    raise OddError(42, "odd")
+
+
+def raise_heavy() -> None:
+    raise HeavyError
+
+
+def return_lock() -> object:
+    return object()
+
+
+def return_much() -> str:
+    return "x" * (256 * 1024)
+
+
+def start_program() -> str:
+    return subprocess.run([sys.executable, "-c", "print('out')"], capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,151 @@
+"""Processes are kept, end without harm to others, and carry out what functions raise."""
+
+import asyncio
+import multiprocessing
+import os
+import pickle
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.workers import functions
+from tests.workers.functions import in_process, task, told
+from tickwheel.errors import InvalidArguments, ProcessDied, RunFailed, RunTimedOut, UnknownHandler
+from tickwheel.workers import Workers
+
+
+def test_processes_are_used_again_and_no_more_than_allowed() -> None:
+    async def main() -> None:
+        workers = Workers(processes=2)
+        runs = (workers.run(in_process(functions.pid), task(str(number))) for number in range(20))
+        assert len(set(await asyncio.gather(*runs))) <= 2
+        first = await workers.run(in_process(functions.pid), task())
+        assert await workers.run(in_process(functions.pid), task()) == first
+        await workers.close()
+        assert multiprocessing.active_children() == []
+
+    asyncio.run(main())
+
+
+def test_killed_process_fails_its_run_only_and_is_replaced(tmp_path: Path) -> None:
+    async def main() -> None:
+        workers = Workers(processes=2)
+        paths = {name: str(tmp_path / name) for name in ("a", "b")}
+        for path in paths.values():
+            os.mkfifo(path)
+        a, b = (
+            asyncio.ensure_future(workers.run(in_process(functions.wait_forever), task(name, started=path)))
+            for name, path in paths.items()
+        )
+        pids = [await told(path) for path in paths.values()]
+        os.kill(pids[0], signal.SIGKILL)
+        with pytest.raises(ProcessDied, match="killed by SIGKILL") as caught:
+            await a
+        error = caught.value
+        assert (error.signal, error.exit_code, error.task_id, error.handler) == ("SIGKILL", -9, "a", "wait_forever")
+        assert not b.done()
+        assert await workers.run(in_process(functions.pid), task()) not in pids
+        assert workers.cancel("b")
+        await asyncio.wait([b])
+        await workers.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGTERM", "SIGABRT"])
+def test_error_names_the_signal(name: str) -> None:
+    async def main() -> None:
+        workers = Workers(processes=1)
+        with pytest.raises(ProcessDied, match=name):
+            await workers.run(in_process(functions.kill_self), task(number=int(signal.Signals[name])))
+        assert await workers.run(in_process(functions.double), task(number=4)) == 8
+        await workers.close()
+
+    asyncio.run(main())
+
+
+def test_process_that_leaves_by_itself_is_told_by_its_exit_code() -> None:
+    async def main() -> None:
+        workers = Workers(processes=1)
+        with pytest.raises(ProcessDied, match="exit code 3") as caught:
+            await workers.run(in_process(functions.leave), task(code=3))
+        assert (caught.value.signal, caught.value.exit_code) == (None, 3)
+        await workers.close()
+
+    asyncio.run(main())
+
+
+def test_process_killed_while_idle_harms_nobody() -> None:
+    async def main() -> None:
+        workers = Workers(processes=1)
+        pid = await workers.run(in_process(functions.pid), task())
+        os.kill(pid, signal.SIGKILL)
+        (child,) = multiprocessing.active_children()
+        child.join()
+        assert await workers.run(in_process(functions.pid), task()) != pid
+        await workers.close()
+
+    asyncio.run(main())
+
+
+def test_stopped_process_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        workers, started = Workers(processes=1), str(tmp_path / "started")
+        os.mkfifo(started)
+        running = asyncio.ensure_future(
+            workers.run(in_process(functions.wait_forever), task(timeout_ms=1000, started=started))
+        )
+        os.kill(await told(started), signal.SIGSTOP)  # such a process does not even see SIGTERM
+        with pytest.raises(RunTimedOut):
+            await running
+        await workers.close()
+        assert multiprocessing.active_children() == []
+
+    asyncio.run(main())
+
+
+def test_interrupt_from_the_terminal_is_left_to_the_parent() -> None:
+    async def main() -> None:
+        workers = Workers(processes=1)
+        assert await workers.run(in_process(functions.kill_self), task(number=int(signal.SIGINT))) is None
+        assert await workers.run(in_process(functions.start_program), task()) == "out\n"
+        await workers.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_raised_comes_out_with_its_trace() -> None:
+    async def main() -> None:
+        workers = Workers(processes=1)
+        with pytest.raises(ValueError, match="bad luck") as plain:
+            await workers.run(in_process(functions.raise_value_error), task(words="bad luck"))
+        assert "in raise_value_error" in plain.value.__notes__[0]
+        with pytest.raises(functions.OddError, match="42: odd") as odd:
+            await workers.run(in_process(functions.raise_odd), task())
+        assert odd.value.code == 42
+        with pytest.raises(RunFailed, match=r"HeavyError: too heavy") as heavy:
+            await workers.run(in_process(functions.raise_heavy), task())
+        assert "in raise_heavy" in heavy.value.__notes__[0]
+        with pytest.raises(RunFailed, match="SystemExit: enough"):
+            await workers.run(in_process(functions.exit_politely), task())
+        await workers.close()
+
+    asyncio.run(main())
+
+
+def test_argument_that_cannot_be_sent_is_named() -> None:
+    async def main() -> None:
+        workers = Workers(processes=1)
+        with pytest.raises(InvalidArguments, match="unexpected 'number'"):
+            await workers.run(in_process(functions.double), task(number=lambda: 1))
+        await workers.close()
+
+    asyncio.run(main())
+
+
+def test_errors_can_be_pickled() -> None:
+    for error in (UnknownHandler("a.b", ["a.c"]), RunTimedOut("t", 1.5), ProcessDied("h", "t", -9, "SIGKILL")):
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error)
+        assert (str(again), vars(again)) == (str(error), vars(error))
