@@ -40,6 +40,10 @@ __all__ = ["AsyncScheduler"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def run_elsewhere(**_: Any) -> None:
+    """Stand for a handler that only the processes know that run tasks."""
+
+
 class AsyncScheduler:
     """Durable tasks in one store. With `run=False` it only adds, and others run."""
 
@@ -169,7 +173,7 @@ class AsyncScheduler:
     def _handler(self, handler: str | Callable[..., Any]) -> Handler:
         name = handler if isinstance(handler, str) else self._registry.name_of(handler)
         if not self._run and isinstance(handler, str):
-            return Handler(name=name, function=None)  # whoever runs it knows it
+            return Handler(name=name, function=run_elsewhere)
         return self._registry.find(name)
 
     # -- asking

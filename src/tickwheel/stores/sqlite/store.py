@@ -166,10 +166,10 @@ class SqliteStore:
         bounds.check_limit(limit)
         return await self._reads.call(lambda file: reads.due(file, leases, self._now_ms(), until, after, limit))
 
-    async def claim(self, leases: Sequence[Lease], ids: Sequence[str], now: int) -> list[Task]:
+    async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Make pending tasks running."""
         bounds.check_batch(ids)
-        return await self._writes.call(lambda pen: pen.claim(leases, ids, now), len(ids))
+        return await self._writes.call(lambda pen: pen.claim(leases, ids, until), len(ids))
 
     async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
         """Put finished tasks back."""

@@ -136,14 +136,14 @@ class Pen:
         held = held_of(self._connection, leases, self._now)
         self._connection.executemany(SQL["checkpoint"], ((moment, part) for part in held))
 
-    def claim(self, leases: Sequence[Lease], ids: Sequence[str], now: int) -> list[Task]:
+    def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Make pending tasks running."""
         held = held_of(self._connection, leases, self._now)
         there = self._load(ids)
         claimed = [
-            (serial, steps.claim(task, now))
+            (serial, steps.claim(task, until))
             for serial, task in map(there.__getitem__, filter(there.__contains__, dict.fromkeys(ids)))
-            if task.status is Status.PENDING and task.partition in held
+            if task.status is Status.PENDING and task.run_at <= until and task.partition in held
         ]
         self._connection.executemany(
             SQL["claim"],

@@ -88,7 +88,7 @@ class Changing(Opening):
         assert paused == replace(task("a", 1), status=Status.PAUSED, version=1)
         assert await store.pause(["a"]) == [paused]
         assert ids(await store.due(leases, 10**6, None, 10)) == ["b"]
-        assert await store.claim(leases, ["a"], 1) == []
+        assert await store.claim(leases, ["a"], 1000) == []
         [resumed] = await store.resume(["a"])
         assert resumed == replace(task("a", 1), version=2)
         assert await store.resume(["a"]) == [resumed]

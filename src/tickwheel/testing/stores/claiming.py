@@ -65,8 +65,17 @@ class Claiming(Opening):
     async def test_a_task_is_claimed_once(self, store: LegalStore, _clock: VirtualClock) -> None:
         await store.add([task("a")])
         leases = await own(store, 0)
-        answers = await asyncio.gather(*(store.store.claim(leases, ["a", "a"], 1) for _ in range(10)))
+        answers = await asyncio.gather(*(store.store.claim(leases, ["a", "a"], 1000) for _ in range(10)))
         assert [len(claimed) for claimed in answers] == [1] + [0] * 9
+
+    @scenario
+    async def test_what_is_not_due_is_left_out(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await store.add([task("a", run_at=1000), task("b", run_at=1001)])
+        leases = await own(store, 0)
+        assert ids(await store.claim(leases, ["a", "b"], 1000)) == ["a"]
+        await store.reschedule("b", 5000)
+        assert await store.claim(leases, ["b"], 1001) == []
+        assert ids(await store.claim(leases, ["b"], 5000)) == ["b"]
 
     @scenario
     async def test_what_is_not_pending_is_left_out(self, store: LegalStore, _clock: VirtualClock) -> None:

@@ -99,10 +99,10 @@ class LegalStore:
         """List what comes due."""
         return await self.store.due(leases, until, after, limit)
 
-    async def claim(self, leases: Sequence[Lease], ids: Sequence[str], now: int) -> list[Task]:
+    async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Claim, watched."""
         async with self._watched(ids):
-            return await self.store.claim(leases, ids, now)
+            return await self.store.claim(leases, ids, until)
 
     async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
         """Finish, watched."""
