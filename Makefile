@@ -11,8 +11,8 @@ VERSIONS ?= 3.12 3.13
 
 .PHONY: run test check lint types rooms fuzz versions bench clean
 
-run: $(STAMP)  ## show a wheel turning in the terminal
-	$(BIN)/python -m tickwheel.wheels
+run: $(STAMP)  ## run a worker on an SQLite file, with example tasks
+	$(BIN)/python examples/orders.py --keep
 
 test: $(STAMP)  ## run every test, on both builds
 	$(BIN)/python -m pytest
@@ -40,7 +40,8 @@ version-%:
 	  set -e; rm -rf build/$*; "$$python" -m venv build/$*; \
 	  build/$*/bin/pip install --quiet --disable-pip-version-check . hypothesis pytest uvloop; \
 	  build/$*/bin/python -c "import tickwheel; print('Python $*:', 'compiled' if tickwheel.COMPILED else 'interpreted')"; \
-	  build/$*/bin/python -m pytest -q tests/test_build.py tests/wheels tests/timers tests/recipes tests/testing; \
+	  build/$*/bin/python -m pytest -q tests/test_build.py tests/wheels tests/timers tests/recipes tests/testing \
+	    tests/tasks tests/stores tests/workers tests/scheduler/test_engine.py tests/scheduler/test_sqlite.py; \
 	else echo "Python $* is not on this machine: NOT TESTED"; fi
 
 bench: $(STAMP)  ## ratios against peers, tables and plots in bench/results

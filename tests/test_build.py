@@ -14,13 +14,19 @@ from tests.builds import BUILDS, Build, compiler_at_hand
 ROOMS = [
     "tickwheel",
     "tickwheel.aio",
+    "tickwheel.cli",
     "tickwheel.clock",
     "tickwheel.durations",
     "tickwheel.errors",
+    "tickwheel.observe",
     "tickwheel.recipes",
+    "tickwheel.scheduler",
+    "tickwheel.stores",
+    "tickwheel.tasks",
     "tickwheel.testing",
     "tickwheel.timers",
     "tickwheel.wheels",
+    "tickwheel.workers",
 ]
 
 

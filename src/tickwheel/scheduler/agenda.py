@@ -29,7 +29,11 @@ class Agenda:
 
     def put(self, due: Due) -> None:
         """Enter a task, or move it."""
-        self.drop(due.id)
+        known = self._timers.get(due.id)
+        if known is not None:
+            if known.payload == due:
+                return
+            self.drop(due.id)
         self._timers[due.id] = self._wheel.start(max(due.run_at - self.now, 0), due)
 
     def drop(self, task_id: str) -> None:

@@ -39,6 +39,7 @@ __all__ = ["Engine"]
 log = logging.getLogger("tickwheel.scheduler")
 
 STEP_MS: Final = 1_000  # a wall clock that goes back by more than this was set, not corrected
+LISTEN_NS: Final = 250_000_000  # between two looks at what others changed
 NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
 PAUSE_S: Final = 0.1  # after a store could not be reached, at first
 PAUSE_S_MAX: Final = 5.0
@@ -79,6 +80,7 @@ class Engine:
         self._idle = asyncio.Event()  # nothing is in flight
         self._idle.set()
         self._stopping = False
+        self._listened_ns = -LISTEN_NS
         self._doubtful = False  # whether a claim was made that nobody knows of
         self._loops: list[asyncio.Task[None]] = []
 
@@ -330,6 +332,10 @@ class Engine:
     async def _listen(self) -> None:
         partitions = range(self._store.partitions)
         async for changed in self._store.changes(list(partitions)):
+            now_ns = self._clock.monotonic_ns()
+            if now_ns < self._listened_ns + LISTEN_NS:  # much is going on, most of it our own doing
+                await asyncio.sleep((self._listened_ns + LISTEN_NS - now_ns) / 1e9)
+            self._listened_ns = self._clock.monotonic_ns()
             leases = [lease for lease in self._holdings.leases() if lease.partition in changed]
             await self._load(leases, None, self._loaded_until)
             running = [task.id for task in self._in_flight.values() if task.partition in changed]

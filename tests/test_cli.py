@@ -1,0 +1,95 @@
+"""The commands, as they are typed: real processes on a real file."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODULE = """
+from tickwheel import Scheduler
+
+scheduler = Scheduler("sqlite:///tasks.db", lease_ttl_ms=400)
+
+
+@scheduler.task("shout")
+def shout(word: str) -> str:
+    return word.upper()
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    (tmp_path / "shop.py").write_text(MODULE)
+    return tmp_path
+
+
+def tickwheel(folder: Path, *arguments: str, code: int = 0) -> str:
+    command = [sys.executable, "-m", "tickwheel.cli", *arguments]
+    environment = {**os.environ, "COLUMNS": "200", "TICKWHEEL_STORE": "sqlite:///tasks.db"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def answer(folder: Path, *arguments: str) -> Any:
+    return json.loads(tickwheel(folder, *arguments, "--json"))
+
+
+def test_a_task_is_added_listed_moved_and_cancelled(shop: Path) -> None:
+    assert "order-7: pending, due in" in tickwheel(
+        shop, "add", "orders.cancel", '{"order_id": 7}', "--delay", "30d", "--id", "order-7"
+    )
+    assert answer(shop, "show", "order-7")["task"]["args"] == {"order_id": 7}
+    assert "order-7" in tickwheel(shop, "list", "--status", "pending")
+    assert "due in 3" in tickwheel(shop, "reschedule", "order-7", "--delay", "1h")
+    assert answer(shop, "cancel", "order-7", "--reason", "paid")["reason"] == "paid"
+    assert "paid" in tickwheel(shop, "show", "order-7")
+    assert answer(shop, "list", "--status", "pending")["tasks"] == []
+    assert answer(shop, "retry", "order-7")["status"] == "pending"
+
+
+def test_mistakes_are_said_in_one_line(shop: Path) -> None:
+    assert "no duration" in tickwheel(shop, "add", "x", "--delay", "soon", code=1)
+    assert "JSON object" in tickwheel(shop, "add", "x", "[1]", code=1)
+    assert "no task 'nobody'" in tickwheel(shop, "show", "nobody", code=1)
+    assert "no scheduler at" in tickwheel(shop, "worker", "nowhere:scheduler", code=1)
+    assert "no store" in tickwheel(shop, "list", "--store", "mysql://x", code=1)
+    assert tickwheel(shop, "show", "nobody", code=1).count("\n") == 1
+
+
+def test_cron_is_previewed_with_what_happens_when_the_clocks_change(shop: Path) -> None:
+    shown = tickwheel(shop, "cron", "30 9 1 * *", "--tz", "Europe/Berlin", "-n", "12")
+    assert len(shown.splitlines()) == 12
+    assert all("09:30" in line for line in shown.splitlines())
+    assert len(answer(shop, "cron", "@daily")) == 10
+    assert "cron expression" in tickwheel(shop, "cron", "every day", code=1)
+
+
+def test_a_worker_runs_what_was_added_and_ends_cleanly_when_asked(shop: Path) -> None:
+    tickwheel(shop, "add", "shout", '{"word": "tick"}', "--id", "first")
+    command = [sys.executable, "-m", "tickwheel.cli", "worker", "shop:scheduler"]
+    with subprocess.Popen(command, cwd=shop, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert "1 tasks overdue" in worker.stdout.readline()
+        tickwheel(shop, "add", "shout", '{"word": "wheel"}', "--id", "second")
+        for name, result in (("first", "TICK"), ("second", "WHEEL")):
+            for _ in range(100):
+                shown = answer(shop, "show", name)["task"]
+                if shown["status"] == "completed":
+                    break
+            assert shown["result"] == result
+        worker.send_signal(signal.SIGTERM)
+        assert "stopping" in worker.stdout.read()
+    assert worker.returncode == 0
+
+
+def test_the_doctor_says_what_is_wrong(shop: Path) -> None:
+    assert "nothing is wrong" in tickwheel(shop, "doctor")
+    tickwheel(shop, "add", "shout", "--at", "2020-01-01T00:00:00+00:00")
+    assert "1 tasks are overdue" in tickwheel(shop, "doctor")
+    assert answer(shop, "doctor")["counts"]["pending"] == 1
