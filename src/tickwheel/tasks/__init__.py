@@ -4,7 +4,7 @@ from tickwheel.tasks.context import TaskContext
 from tickwheel.tasks.policies import LatePolicy, RetryPolicy
 from tickwheel.tasks.record import ENDED, LEGAL, Run, Status, Task
 from tickwheel.tasks.registry import Handler, PoolChoice, PoolName, Registry
-from tickwheel.tasks.triggers import Cron, Every, Once, Trigger
+from tickwheel.tasks.triggers import Cron, Every, Occurrence, Once, Trigger, preview
 
 __all__ = [
     "ENDED",
@@ -13,6 +13,7 @@ __all__ = [
     "Every",
     "Handler",
     "LatePolicy",
+    "Occurrence",
     "Once",
     "PoolChoice",
     "PoolName",
@@ -23,4 +24,5 @@ __all__ = [
     "Task",
     "TaskContext",
     "Trigger",
+    "preview",
 ]
