@@ -49,8 +49,10 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         """Return how long to wait after so many failures, with a chance from 0 to 1; None if it is enough."""
         if failures > self.retries or (self.age_ms is not None and age_ms > self.age_ms):
             return None
-        exponent = min(failures - 1, 64)  # far beyond any cap, and no overflow
-        wait_ms = min(self.first_ms * self.factor**exponent, self.cap_ms)
+        try:
+            wait_ms = min(self.first_ms * self.factor ** (failures - 1), self.cap_ms)
+        except OverflowError:  # far beyond any cap, unless there is nothing to grow
+            wait_ms = self.cap_ms if self.first_ms else 0
         return int(wait_ms * (1.0 + self.jitter * chance))
 
 
