@@ -24,11 +24,15 @@ class Held:
         self.begun = threading.Event()
         self.go = threading.Event()
         self.flags: list[bool] = []
+        self.inside = self.most = 0
 
     def __call__(self, context: TaskContext) -> str:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
         self.begun.set()
         assert self.go.wait(PATIENCE_S)
         self.flags.append(context.cancelled)
+        self.inside -= 1
         return "done"
 
     async def wait_begun(self) -> None:
@@ -121,12 +125,10 @@ def test_thread_out_of_time_is_told_and_keeps_its_place_until_it_returns() -> No
             await workers.run(handler(held), task("slow", timeout_ms=20))
         assert workers.free == 4
         assert not workers.cancel("slow")  # its outcome is told
-        waiting = asyncio.ensure_future(workers.run(handler(lambda: "next"), task("slow")))
-        await asyncio.sleep(0.02)
-        assert not waiting.done()
+        waiting = asyncio.ensure_future(workers.run(handler(lambda: list(held.flags)), task("slow")))
+        asyncio.get_running_loop().call_soon(held.go.set)  # when it waits for its turn
+        assert await waiting == [True]  # it began when the other was over
         assert len(worker_threads() - before) == 1
-        held.go.set()
-        assert await waiting == "next"
         assert held.flags == [True]
         await workers.close()
 
@@ -140,11 +142,10 @@ def test_limit_of_a_handler_counts_threads_that_were_left_behind() -> None:
         with pytest.raises(RunTimedOut):
             await workers.run(limited, task("a", timeout_ms=10))
         again = asyncio.ensure_future(workers.run(limited, task("a")))
-        await asyncio.sleep(0.02)
-        assert not again.done()
-        held.go.set()
+        asyncio.get_running_loop().call_soon(held.go.set)
         assert await again == "done"
         assert held.flags == [True, False]
+        assert held.most == 1
         await workers.close()
 
     asyncio.run(main())
