@@ -4,8 +4,8 @@
     python examples/orders.py --keep       # goes on until Ctrl-C; kill it and start it again to see what happens
     tickwheel list --store sqlite:///orders.db
 
-Every order has a task that cancels it after two seconds (it would be 30 minutes, or 30 days). Some are paid in time, and
-their tasks are cancelled; one handler fails at first and is tried again; a report is made every three seconds.
+Every order has a task that cancels it after two seconds (it would be 30 minutes, or 30 days). Some are paid in time,
+and their tasks are cancelled; one handler fails at first and is tried again; a report is made every three seconds.
 """
 
 import sys

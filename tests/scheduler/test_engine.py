@@ -201,6 +201,35 @@ def test_a_process_that_died_in_the_middle_leaves_nothing_undone() -> None:
     assert [what for _, what in world.ran] == ["again", "never", "again"]
 
 
+def test_what_does_not_end_in_time_when_stopped_runs_again(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    async def leave(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("work", {"what": "long", "seconds": 250.0}, id="long")
+        await asyncio.sleep(1)
+
+    async def watch(scheduler: AsyncScheduler) -> None:
+        await asyncio.sleep(300)
+        task = await scheduler.get("long")
+        assert (task.status, task.attempt) == (Status.COMPLETED, 2)
+
+    world.play(leave, grace_s=5.0)
+    assert "still run after 5 s" in caplog.text
+    world.play(watch)
+    assert [what for _, what in world.ran] == ["long", "long"]
+    assert world.kinds("long") == ["added", "started", "recovered", "started", "completed"]
+
+
+def test_what_ends_in_time_when_stopped_is_done(world: World) -> None:
+    async def leave(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("work", {"what": "short", "seconds": 3.0}, id="short")
+        await asyncio.sleep(1)
+
+    async def watch(scheduler: AsyncScheduler) -> None:
+        assert (await scheduler.get("short")).status is Status.COMPLETED
+
+    world.play(leave, grace_s=5.0)
+    world.play(watch)
+
+
 def test_a_clock_that_is_set_back_lets_nothing_run_early(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         due = world.now() + 600_000

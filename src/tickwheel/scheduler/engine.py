@@ -22,7 +22,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tickwheel.clock import Clock
-from tickwheel.errors import RunCancelled, StoreError, UnknownHandler
+from tickwheel.errors import RunCancelled, StoreError, UnknownHandler, WorkersClosed
 from tickwheel.observe.events import Event, Events, Kind
 from tickwheel.scheduler.agenda import Agenda
 from tickwheel.scheduler.holdings import Holdings
@@ -113,14 +113,14 @@ class Engine:
                 await self._idle.wait()
         except TimeoutError:
             log.warning(
-                "%d tasks still run after %g s; they are cancelled", len(self._in_flight), self._options.grace_s
+                "%d tasks still run after %g s; they are stopped, to be run again",
+                len(self._in_flight),
+                self._options.grace_s,
             )
-            for task_id in list(self._in_flight):
-                self._workers.cancel(task_id)
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        await self._workers.close(self._options.grace_s)
+        await self._workers.close()
         await asyncio.gather(*self._runs, return_exceptions=True)
         while self._finishes:
             await self._write_batch()
@@ -267,8 +267,14 @@ class Engine:
         except UnknownHandler as error:
             waiting = replace(task, status=Status.PENDING, run_at=self._now() + NO_HANDLER_MS, reason=str(error))
             self._settle(task, (waiting, None), "retried")
-        except (RunCancelled, asyncio.CancelledError):
-            self._settle(task, outcomes.stop(task, "cancelled while it ran", self._now()), "cancelled")
+        except WorkersClosed:
+            waiting = replace(task, status=Status.PENDING, reason="its worker was stopped before it began")
+            self._settle(task, (waiting, None), "retried")
+        except RunCancelled as error:
+            if error.closing:
+                self._settle(task, outcomes.orphan(task, self._now()), "recovered")
+            else:
+                self._settle(task, outcomes.stop(task, "cancelled while it ran", self._now()), "cancelled")
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the task's failure, not ours
             text = "".join(traceback.format_exception(error))
             outcome = outcomes.fail(task, text, self._now(), self._chance.random())
