@@ -9,6 +9,7 @@ tickwheel.errors.UnknownHandler: no handler 'orders.cancle' here; did you mean '
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from inspect import iscoroutinefunction
 from types import ModuleType
 from typing import Any, Literal, TypeVar, get_args
@@ -61,6 +62,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
         return self.pool
 
 
+@lru_cache(maxsize=4096)  # asked for every run; more functions than a program has handlers
 def is_async(function: Callable[..., Any]) -> bool:
     """Tell whether calling a function makes a coroutine."""
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

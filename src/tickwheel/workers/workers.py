@@ -31,6 +31,7 @@ from tickwheel.errors import (
     WorkersFull,
 )
 from tickwheel.tasks import Handler, PoolName, Task
+from tickwheel.timers.timeouts import timeout
 from tickwheel.workers.arguments import fit
 from tickwheel.workers.contract import Job, Outcome, Pool
 from tickwheel.workers.line import Line
@@ -167,7 +168,7 @@ class Workers:
         over, seconds = job.over, job.task.timeout_ms / 1000
         assert over is not None
         try:
-            async with asyncio.timeout(seconds):
+            async with timeout(seconds):
                 await asyncio.wait((over, job.left), return_when=FIRST_COMPLETED)
         except TimeoutError:
             if not over.done():
