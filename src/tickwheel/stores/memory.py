@@ -278,15 +278,15 @@ class MemoryStore:
     # -- within
 
     def _held(self, leases: Sequence[Lease]) -> list[Lease]:
-        """Leave out leases that are not their holders' any more."""
+        """Leave out leases that are not their holders' any more, and copies."""
         now = self._open()
-        held = []
+        held = {}
         for lease in leases:
             there = self._leases.get(lease.partition)
             ours = there is not None and there.epoch == lease.epoch and there.nonce == lease.nonce
             if ours and there is not None and now < there.expires_at:
-                held.append(lease)
-        return held
+                held[lease.partition] = lease
+        return list(held.values())
 
     def _each(self, ids: Sequence[str], step: Callable[[Task], Task]) -> list[Task | None]:
         """Take a step with each task that is there."""

@@ -1,0 +1,236 @@
+"""A state machine that does the same random things to a store and to `MemoryStore`, and compares every answer.
+
+    def test_it_does_what_the_memory_store_does():
+        check_against_memory(open_my_store, settings=settings(max_examples=20))
+
+It needs Hypothesis. `open_my_store(clock)` is what `StoreConformance.open` is: an empty store of eight partitions.
+Leases are told apart by chance, so that they are kept in pairs, and compared but for their nonces.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any
+
+from hypothesis import settings as Settings  # noqa: N812 - it is a class
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from msgspec.structs import replace
+
+from tickwheel.clock import VirtualClock
+from tickwheel.errors import TickwheelError
+from tickwheel.stores.contract import Filter, Finish, Lease, OnConflict, Store
+from tickwheel.stores.memory import MemoryStore
+from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.testing.stores.legal import LegalStore
+from tickwheel.testing.stores.scenario import now_of, task
+
+__all__ = ["check_against_memory"]
+
+PARTITIONS = 8
+Pair = tuple[Lease, Lease]  # what the model got, and what the store got
+
+ids = st.sampled_from(["a", "b", "c", "d", "e", "é"])
+id_lists = st.lists(ids, max_size=4)
+moments = st.integers(min_value=0, max_value=20)
+outcomes = st.sampled_from([status for status in Status if status is not Status.RUNNING])
+
+
+@st.composite
+def tasks(draw: st.DrawFn) -> Task:
+    """Draw a task that may be added."""
+    task_id = draw(ids)
+    return task(
+        task_id,
+        draw(moments),
+        handler=draw(st.sampled_from(["x", "y"])),
+        args={"n": draw(st.integers(0, 3))},
+        partition=ord(task_id) % 3,
+        priority=draw(st.integers(-1, 1)),
+        status=draw(st.sampled_from([Status.PENDING, Status.PENDING, Status.PAUSED])),
+    )
+
+
+def plain(answer: Any) -> Any:
+    """Take out of an answer what chance put in."""
+    if isinstance(answer, Lease):
+        return replace(answer, nonce="")
+    return [plain(each) for each in answer] if isinstance(answer, list) else answer
+
+
+def check_against_memory(
+    opened: Callable[[VirtualClock], AbstractAsyncContextManager[Store]], *, settings: Settings | None = None
+) -> None:
+    """Look for something a store does otherwise than `MemoryStore`."""
+
+    class Machine(StoreMachine):
+        def open(self, clock: VirtualClock) -> AbstractAsyncContextManager[Store]:
+            return opened(clock)
+
+    run_state_machine_as_test(Machine, settings=settings)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Two stores on one clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = VirtualClock(wall_ns=0)
+        self.runner = asyncio.Runner()
+        self.stack = AsyncExitStack()
+        self.model = LegalStore(MemoryStore(now_ms=lambda: now_of(self.clock), partitions=PARTITIONS))
+        self.store = LegalStore(self.runner.run(self.stack.enter_async_context(self.open(self.clock))))
+        self.leases: list[Pair] = []
+        self.claimed: list[Task] = []
+
+    def open(self, clock: VirtualClock) -> AbstractAsyncContextManager[Store]:
+        """Open the store to compare."""
+        raise NotImplementedError
+
+    def teardown(self) -> None:
+        """Close both."""
+        self.runner.run(self.stack.aclose())
+        self.runner.close()
+
+    def both(self, call: Callable[[LegalStore, int], Awaitable[Any]]) -> tuple[Any, Any]:
+        """Make a call on both; `call` is told which of a pair of leases is whose."""
+
+        async def answer_of(store: LegalStore, which: int) -> Any:
+            try:
+                return await call(store, which)
+            except TickwheelError as error:
+                return type(error), str(error)
+
+        expected = self.runner.run(answer_of(self.model, 0))
+        found = self.runner.run(answer_of(self.store, 1))
+        assert plain(found) == plain(expected)
+        return expected, found
+
+    def of(self, which: int, pairs: list[Pair]) -> list[Lease]:
+        """Take the leases that belong to one of the stores."""
+        return [pair[which] for pair in pairs]
+
+    @rule(new=st.lists(tasks(), max_size=4), on_conflict=st.sampled_from(["reject", "replace", "keep", "debounce"]))
+    def add(self, new: list[Task], on_conflict: OnConflict) -> None:
+        self.both(lambda store, _: store.add(new, on_conflict))
+
+    @rule(chosen=id_lists, reason=st.sampled_from(["no", "not now"]))
+    def cancel(self, chosen: list[str], reason: str) -> None:
+        self.both(lambda store, _: store.cancel(chosen, reason))
+
+    @rule(chosen=ids, run_at=moments)
+    def reschedule(self, chosen: str, run_at: int) -> None:
+        self.both(lambda store, _: store.reschedule(chosen, run_at))
+
+    @rule(chosen=id_lists)
+    def pause(self, chosen: list[str]) -> None:
+        self.both(lambda store, _: store.pause(chosen))
+
+    @rule(chosen=id_lists)
+    def resume(self, chosen: list[str]) -> None:
+        self.both(lambda store, _: store.resume(chosen))
+
+    @rule(chosen=id_lists, run_at=moments)
+    def revive(self, chosen: list[str], run_at: int) -> None:
+        self.both(lambda store, _: store.revive(chosen, run_at))
+
+    @rule(before=st.integers(0, 60))
+    def purge(self, before: int) -> None:
+        self.both(lambda store, _: store.purge(before))
+
+    @rule(ms=st.integers(1, 12))
+    def pass_time(self, ms: int) -> None:
+        self.clock.advance_ns(ms * 1_000_000)
+
+    @rule(
+        partitions=st.lists(st.integers(0, 3), max_size=4), node=st.sampled_from(["m", "n"]), ttl_ms=st.integers(1, 40)
+    )
+    def acquire(self, partitions: list[int], node: str, ttl_ms: int) -> None:
+        expected, found = self.both(lambda store, _: store.acquire(partitions, node, ttl_ms))
+        self.leases = [*self.leases, *zip(expected, found, strict=True)][-12:]
+
+    @rule(data=st.data(), ttl_ms=st.integers(1, 40))
+    def renew(self, data: st.DataObject, ttl_ms: int) -> None:
+        pairs = self.some_leases(data)
+        self.both(lambda store, which: store.renew(self.of(which, pairs), ttl_ms))
+
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        pairs = self.some_leases(data)
+        self.both(lambda store, which: store.release(self.of(which, pairs)))
+
+    @rule(data=st.data(), moment=moments)
+    def checkpoint(self, data: st.DataObject, moment: int) -> None:
+        pairs = self.some_leases(data)
+        self.both(lambda store, which: store.checkpoint(self.of(which, pairs), moment))
+
+    @rule(chosen=id_lists, now=moments)
+    def claim(self, chosen: list[str], now: int) -> None:
+        claimed, _ = self.both(lambda store, which: store.claim(self.of(which, self.leases), chosen, now))
+        self.claimed = [*self.claimed, *claimed][-12:]
+
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        if not self.claimed or not self.leases:
+            return
+        drawn = []
+        for claimed in data.draw(st.lists(st.sampled_from(self.claimed), max_size=3)):
+            fitting = [pair for pair in self.leases if pair[0].partition == claimed.partition] or self.leases
+            drawn.append((fitting[-1 if data.draw(st.booleans()) else 0], *self.outcome(data, claimed)))
+
+        def call(store: LegalStore, which: int) -> Awaitable[list[bool]]:
+            return store.finish([Finish(lease=pair[which], task=wanted, run=run) for pair, wanted, run in drawn])
+
+        self.both(call)
+
+    def outcome(self, data: st.DataObject, claimed: Task) -> tuple[Task, Run | None]:
+        """Draw what a run came to."""
+        wanted = replace(
+            claimed,
+            status=data.draw(outcomes),
+            run_at=data.draw(moments),
+            failures=data.draw(st.integers(0, 2)),
+            finished_at=data.draw(st.none() | moments),
+            result=data.draw(st.none() | st.integers(0, 9)),
+        )
+        run = Run(
+            task_id=claimed.id,
+            attempt=claimed.attempt,
+            occurrence_at=claimed.occurrence_at,
+            started_at=0,
+            finished_at=data.draw(moments),
+            status=Status.FAILED,
+        )
+        return wanted, data.draw(st.sampled_from([run, None]))
+
+    def some_leases(self, data: st.DataObject) -> list[Pair]:
+        """Draw leases, good and stale ones."""
+        return data.draw(st.lists(st.sampled_from(self.leases), max_size=4)) if self.leases else []
+
+    @rule(until=moments, after=st.none() | st.tuples(moments, ids), limit=st.integers(1, 5))
+    def due(self, until: int, after: tuple[int, str] | None, limit: int) -> None:
+        self.both(lambda store, which: store.due(self.of(which, self.leases), until, after, limit))
+
+    @rule(limit=st.integers(1, 5))
+    def orphans(self, limit: int) -> None:
+        self.both(lambda store, which: store.orphans(self.of(which, self.leases), limit))
+
+    @rule(
+        status=st.none() | st.sampled_from(Status),
+        handler=st.sampled_from([None, "x", "y"]),
+        prefix=st.sampled_from([None, "", "a", "é"]),
+        limit=st.integers(1, 3),
+    )
+    def query(self, status: Status | None, handler: str | None, prefix: str | None, limit: int) -> None:
+        wanted = Filter(status=status, handler=handler, id_prefix=prefix)
+        page, _ = self.both(lambda store, _: store.query(wanted, None, limit))
+        if page.cursor is not None:
+            self.both(lambda store, _: store.query(wanted, page.cursor, limit))
+
+    @invariant()
+    def are_alike(self) -> None:
+        """Compare all there is."""
+        self.both(lambda store, _: store.query(Filter(), None, 100))
+        self.both(lambda store, _: store.counts())
+        for each in ("a", "b", "é"):
+            self.both(lambda store, _, each=each: store.history(each))  # type: ignore[misc]

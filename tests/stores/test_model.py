@@ -1,0 +1,29 @@
+"""The SQLite store does what the memory store does, whatever is done to them."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import settings
+
+from tickwheel.clock import VirtualClock
+from tickwheel.stores import Store, open_store
+from tickwheel.testing.stores.model import check_against_memory
+
+
+@asynccontextmanager
+async def opened(clock: VirtualClock) -> AsyncIterator[Store]:
+    with TemporaryDirectory() as folder:
+        url = f"sqlite:///{Path(folder) / 'tasks.db'}"
+        store = await open_store(url, now_ms=lambda: clock.time_ns() // 1_000_000, partitions=8)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+def test_sqlite_does_what_memory_does() -> None:
+    fuzzing = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
+    check_against_memory(opened, settings=None if fuzzing else settings(max_examples=40, stateful_step_count=40))
