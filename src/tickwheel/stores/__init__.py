@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from tickwheel.errors import UnknownStore
+from tickwheel.errors import StoreError, UnknownStore
 from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Store
 from tickwheel.stores.memory import MemoryStore
 
@@ -39,6 +39,7 @@ __all__ = [
 
 KNOWN: Final = ("memory://", "sqlite:///")
 PARTITIONS: Final = 64  # enough to divide among some ten nodes, few enough to hold all leases in one call
+PARTITIONS_MAX: Final = 4096
 
 
 def wall_ms() -> int:
@@ -48,6 +49,8 @@ def wall_ms() -> int:
 
 async def open_store(url: str, *, now_ms: Callable[[], int] | None = None, partitions: int = PARTITIONS) -> Store:
     """Open the store a URL names; how many partitions there are is decided when it is made."""
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise StoreError(f"a store has from 1 to {PARTITIONS_MAX:,} partitions, not {partitions!r}")
     now_ms = now_ms or wall_ms
     parts = urlsplit(url)
     if url == "memory://":

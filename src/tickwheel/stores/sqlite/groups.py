@@ -41,19 +41,19 @@ class Writer:
             self._give_up(group, error)
 
     def _do_one(self, call: Call) -> Counter[int]:
-        pen = Pen(self._connection, self._now_ms())
+        counted: Counter[int] = Counter()
         self._connection.execute("SAVEPOINT call")
         try:
+            pen = Pen(self._connection, self._now_ms())
             call.answer = call.work(pen)
+            counted, call.touched = pen.counted, pen.touched
         except apsw.Error:  # the file's fault, and everybody's problem
             raise
         except Exception as error:  # noqa: BLE001 - its caller gets it, the others get their answers
             call.error = error
             self._connection.execute("ROLLBACK TO call")
-            pen = Pen(self._connection, 0)
         self._connection.execute("RELEASE call")
-        call.touched = pen.touched
-        return pen.counted
+        return counted
 
     def _give_up(self, group: list[Call], error: apsw.Error) -> None:
         """Undo everything and say so; the connection is as good as before."""

@@ -97,13 +97,20 @@ class Lane(Generic[W]):
 
     def _run(self) -> None:
         while (group := self._take()) is not None:
-            if group:
-                self._do(group)
+            self._do_all(group)
             # What others changed in the meantime, and what these calls did.
             news = self._look().union(*(call.touched for call in group))
             if group or news:
                 self._post(self._answer, group, news)
         self._post(self._ended.set)
+
+    def _do_all(self, group: list[Call]) -> None:
+        try:
+            if group:
+                self._do(group)
+        except Exception as error:  # noqa: BLE001 - a bug of ours: its callers get it, and the thread lives on
+            for call in group:
+                call.error, call.touched = error, set()
 
     def _take(self) -> list[Call] | None:
         """Wait for calls; an empty group is a moment to look around, None the end."""

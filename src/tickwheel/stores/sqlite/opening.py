@@ -76,10 +76,13 @@ def _version(connection: apsw.Connection) -> int:
 
 def _check(connection: apsw.Connection, path: Path) -> None:
     """Refuse a file that is not ours to write, before anything in it is touched."""
+    connection.execute("BEGIN")  # another process may be making the tables between one question and the next
     found = _version(connection)
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    connection.execute("COMMIT")
     if connection.readonly("main"):
         raise StoreUnavailable(f"{path}: it is read-only; let this user write it, and its folder")
-    if found == 0 and connection.execute("SELECT count(*) FROM sqlite_schema").get:
+    if found == 0 and tables:
         raise StoreUnavailable(f"{path}: it is a database of something else; choose another file")
 
 

@@ -70,13 +70,12 @@ class SqliteStore:
 
     async def close(self) -> None:
         """Do what waits, and let go of the file."""
-        first, self._closed = not self._closed, True
+        self._closed = True
         await self._reads.close()
         await self._writes.close()
-        if first:
-            self._hints.close()
-            self._reader.close()
-            self._writer.close()  # the last one: it brings the log back into the file
+        self._hints.close()
+        self._reader.close()
+        self._writer.close()  # the last one: it brings the log back into the file
 
     async def time(self) -> int:
         """Read the clock it was given."""

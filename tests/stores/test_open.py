@@ -1,0 +1,149 @@
+"""Which store a URL names, and what files are refused as one."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable, UnknownStore
+from tickwheel.stores import MemoryStore, open_store
+from tickwheel.stores.sqlite import SqliteStore
+from tickwheel.stores.sqlite.statements import MIGRATIONS
+from tickwheel.testing.stores.scenario import task
+
+
+async def open_and_close(url: str, partitions: int = 64) -> int:
+    store = await open_store(url, partitions=partitions)
+    stored = store.partitions
+    await store.close()
+    return stored
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(StoreUnavailable) as caught:
+        asyncio.run(open_and_close(f"sqlite:///{path}"))
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["", "memory", "sqlite://", "sqlite:///", "sqlite://host/tasks.db", "mysql://x/y"])
+def test_a_url_of_nothing_is_refused(url: str) -> None:
+    with pytest.raises(UnknownStore, match="memory://"):
+        asyncio.run(open_and_close(url))
+
+
+def test_urls_name_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        memory = await open_store("memory://", partitions=3)
+        assert isinstance(memory, MemoryStore)
+        assert memory.partitions == 3
+        assert await memory.time() > 1_700_000_000_000
+        relative = await open_store("sqlite:///some%20tasks.db")
+        assert isinstance(relative, SqliteStore)
+        await relative.add([task("a")])
+        await relative.close()
+        absolute = await open_store(f"sqlite:///{tmp_path}/some tasks.db")
+        assert await absolute.get(["a"]) == [task("a")]
+        await absolute.close()
+
+    monkeypatch.chdir(tmp_path)
+    asyncio.run(main())
+
+
+def test_partitions_are_counted_when_the_store_is_made(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'tasks.db'}"
+    assert asyncio.run(open_and_close(url, partitions=16)) == 16
+    assert asyncio.run(open_and_close(url, partitions=64)) == 16
+
+
+@pytest.mark.parametrize("partitions", [0, -1, 4097])
+def test_a_store_has_some_partitions(tmp_path: Path, partitions: int) -> None:
+    for url in ("memory://", f"sqlite:///{tmp_path / 'tasks.db'}"):
+        with pytest.raises(StoreError, match="partitions"):
+            asyncio.run(open_and_close(url, partitions))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_folder_is_told(tmp_path: Path) -> None:
+    assert "there is no folder" in refused(tmp_path / "missing" / "tasks.db")
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    assert "cannot be opened" in refused(tmp_path)
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("remember the milk\n" * 100)
+    assert "not an SQLite database" in refused(path)
+    assert path.read_text() == "remember the milk\n" * 100
+
+
+def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    connection = apsw.Connection(str(path))
+    connection.execute("CREATE TABLE songs (title TEXT)")
+    connection.close()
+    before = path.read_bytes()
+    assert "something else" in refused(path)
+    assert path.read_bytes() == before
+
+
+def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    asyncio.run(open_and_close(f"sqlite:///{path}"))
+    connection = apsw.Connection(str(path))
+    connection.pragma("user_version", len(MIGRATIONS) + 1)
+    connection.close()
+    with pytest.raises(SchemaTooNew) as caught:
+        asyncio.run(open_and_close(f"sqlite:///{path}"))
+    assert (caught.value.found, caught.value.known) == (len(MIGRATIONS) + 1, len(MIGRATIONS))
+
+
+def test_a_damaged_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+
+    async def fill() -> None:
+        store = await open_store(f"sqlite:///{path}")
+        await store.add([task(str(n)) for n in range(1000)])
+        await store.close()
+
+    async def use() -> None:
+        store = await open_store(f"sqlite:///{path}")
+        try:
+            with pytest.raises(StoreUnavailable, match="damaged"):
+                await store.get([str(n) for n in range(1000)])
+            with pytest.raises(StoreUnavailable, match="damaged"):
+                await store.cancel([str(n) for n in range(1000)], "no")
+        finally:
+            await store.close()
+
+    asyncio.run(fill())
+    whole = path.read_bytes()
+    path.write_bytes(whole[: 40 * 4096] + b"\xa5" * (len(whole) - 40 * 4096))
+    asyncio.run(use())
+
+
+def test_a_task_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+
+    async def main() -> None:
+        store = await open_store(f"sqlite:///{path}")
+        await store.add([task("a"), task("b")])
+        connection = apsw.Connection(str(path))
+        connection.execute("UPDATE tasks SET body = x'7b7d' WHERE id = 'a'")
+        connection.close()
+        with pytest.raises(StoreError, match="cannot be read"):
+            await store.get(["a"])
+        assert await store.get(["b"]) == [task("b")]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_no_driver_is_loaded_until_it_is_needed() -> None:
+    program = "import sys, tickwheel.stores; assert 'apsw' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
