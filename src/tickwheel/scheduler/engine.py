@@ -133,10 +133,13 @@ class Engine:
             try:
                 await step()  # type: ignore[misc] # every step is a coroutine function
                 pause_s = PAUSE_S
+                continue
             except StoreError as error:
                 log.warning("%s: %s; trying again in %g s", name, error, pause_s)
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, PAUSE_S_MAX)
+            except Exception:
+                log.exception("%s: this is a mistake of ours; trying again in %g s", name, pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     # -- keep: leases, and what comes into the horizon
 

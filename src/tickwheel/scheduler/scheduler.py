@@ -11,6 +11,7 @@ with scheduler:
 """
 
 import asyncio
+import atexit
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -67,6 +68,7 @@ class Scheduler:
                     self._end(loop, thread)
                     raise
                 self._loop, self._thread = loop, thread
+                atexit.register(self.stop)  # a program that just ends lets what runs end, and gives its leases back
         return self
 
     def stop(self) -> None:
@@ -74,6 +76,7 @@ class Scheduler:
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
+            atexit.unregister(self.stop)
             if loop is not None and thread is not None:
                 try:
                     asyncio.run_coroutine_threadsafe(self._inner.stop(), loop).result()
