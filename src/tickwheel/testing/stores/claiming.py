@@ -47,6 +47,7 @@ class Claiming(Opening):
         while page := await store.due(leases, 10**6, after, 9):
             found += ids(page)
             after = (page[-1].run_at, page[-1].id)
+            assert len(found) <= len(tasks)
         assert found == ids(tasks)
         assert ids(await store.due(leases, 1001, (1000, "005"), 100)) == [f"{n:03}" for n in range(6, 14)]
 
@@ -151,14 +152,18 @@ class Claiming(Opening):
         assert all(each.finished_at == now_of(clock) and each.cancel_requested for each in after)
 
     @scenario
-    async def test_impossible_outcomes_are_refused(self, store: LegalStore, _clock: VirtualClock) -> None:
-        [lease], [running] = await start(store, task("a"))
-        await raised(InvalidTask, store.finish([Finish(lease=lease, task=running)]))
-        huge = replace(running, status=Status.COMPLETED, result="x" * 300_000)
-        await raised(PayloadTooLarge, store.finish([Finish(lease=lease, task=huge)]))
-        unspeakable = replace(running, status=Status.COMPLETED, result=object())
-        await raised(InvalidTask, store.finish([Finish(lease=lease, task=unspeakable)]))
-        assert await store.get(["a"]) == [running]
+    async def test_an_impossible_outcome_is_refused_with_its_batch(
+        self, store: LegalStore, _clock: VirtualClock
+    ) -> None:
+        [lease], [good, bad] = await start(store, task("a"), task("b"))
+        done = Finish(lease=lease, task=replace(good, status=Status.COMPLETED))
+        await raised(InvalidTask, store.finish([done, Finish(lease=lease, task=bad)]))
+        huge = replace(bad, status=Status.COMPLETED, result="x" * 300_000)
+        await raised(PayloadTooLarge, store.finish([done, Finish(lease=lease, task=huge)]))
+        unspeakable = replace(bad, status=Status.COMPLETED, result=object())
+        await raised(InvalidTask, store.finish([done, Finish(lease=lease, task=unspeakable)]))
+        assert await store.get(["a", "b"]) == [good, bad]
+        assert (await store.counts())[Status.RUNNING] == 2
 
     @scenario
     async def test_a_new_owner_finds_what_was_running(self, store: LegalStore, clock: VirtualClock) -> None:
