@@ -122,6 +122,18 @@ def test_a_failing_task_is_tried_again_and_then_kept_as_failed(world: World) -> 
     assert world.kinds("x")[:7] == ["added", "started", "retried", "started", "retried", "started", "failed"]
 
 
+def test_an_error_too_long_for_a_store_is_kept_by_its_end(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("fail", {"what": "x" * 200_000}, id="long", retries=0)
+        await asyncio.sleep(1)
+        task = await scheduler.get("long")
+        assert task.status is Status.FAILED
+        assert 16_000 < len(task.error or "") < 17_000
+        assert (task.error or "").endswith("xxx\n")
+
+    world.play(story)
+
+
 def test_periodic_tasks_do_not_drift_and_end_when_counted(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         begun = world.now()

@@ -14,7 +14,6 @@ is loaded anew, and nothing runs before its time comes again.
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
@@ -28,6 +27,7 @@ from tickwheel.scheduler.agenda import Agenda
 from tickwheel.scheduler.holdings import Holdings
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.recovery import Recovery
+from tickwheel.scheduler.storable import describe, storable
 from tickwheel.stores.contract import Due, Finish, Lease, Store
 from tickwheel.tasks import outcomes
 from tickwheel.tasks.record import Run, Status, Task
@@ -279,8 +279,7 @@ class Engine:
             else:
                 self._settle(task, outcomes.stop(task, "cancelled while it ran", self._now()), "cancelled")
         except Exception as error:  # noqa: BLE001 - whatever a handler raises is the task's failure, not ours
-            text = "".join(traceback.format_exception(error))
-            outcome = outcomes.fail(task, text, self._now(), self._chance.random())
+            outcome = outcomes.fail(task, describe(error), self._now(), self._chance.random())
             self._settle(
                 task, outcome, "retried" if outcome[0].failures and outcome[0].status is Status.PENDING else "failed"
             )
@@ -298,7 +297,7 @@ class Engine:
 
     def _finish(self, task: Task, outcome: tuple[Task, Run | None]) -> Finish | None:
         lease = self._holdings.of(task.partition)
-        return None if lease is None else Finish(lease=lease, task=outcome[0], run=outcome[1])
+        return None if lease is None else Finish(lease=lease, task=storable(outcome[0]), run=outcome[1])
 
     # -- write: outcomes, in batches
 

@@ -14,12 +14,12 @@
 0
 """
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from tickwheel.clock import SystemClock
 from tickwheel.errors import StoreError, UnknownStore
 from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Store
 from tickwheel.stores.memory import MemoryStore
@@ -43,8 +43,8 @@ PARTITIONS_MAX: Final = 4096
 
 
 def wall_ms() -> int:
-    """Read the time of day; the only place a store finds one that it was not given."""
-    return time.time_ns() // 1_000_000
+    """Read the time of day."""
+    return SystemClock.time_ns() // 1_000_000
 
 
 async def open_store(url: str, *, now_ms: Callable[[], int] | None = None, partitions: int = PARTITIONS) -> Store:

@@ -1,0 +1,31 @@
+"""What a run leaves behind, as a store will take it: nothing that one task brings may keep others from being written."""
+
+import traceback
+from typing import Final
+
+from msgspec.structs import replace
+
+from tickwheel.errors import TickwheelError
+from tickwheel.stores import bounds
+from tickwheel.tasks.record import Task
+
+__all__ = ["describe", "storable"]
+
+ERROR_CHARS_MAX: Final = 16_384  # of a trace: a store keeps 256 KiB for it and the result
+
+
+def describe(error: BaseException) -> str:
+    """Write an error with its trace, as text that every store can keep; of a long one, the end."""
+    text = "".join(traceback.format_exception(error)).encode(errors="replace").decode()
+    return text if len(text) <= ERROR_CHARS_MAX else f"...{text[-ERROR_CHARS_MAX:]}"
+
+
+def storable(task: Task) -> Task:
+    """Return a task that a store will take: without its result, if there is no room for that and an error."""
+    if task.result is None:
+        return task
+    try:
+        bounds.encode(task)
+    except TickwheelError as error:
+        return replace(task, result=None, reason=f"its result was not kept: {error}")
+    return task
