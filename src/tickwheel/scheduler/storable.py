@@ -1,4 +1,4 @@
-"""What a run leaves behind, as a store will take it: nothing that one task brings may keep others from being written."""
+"""What a run leaves behind, as a store takes it: nothing that one task brings may keep others from being written."""
 
 import traceback
 from typing import Final
