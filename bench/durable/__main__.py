@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -84,6 +85,7 @@ def measure(options: Options) -> Run:
 
 
 def _take(run: Run, sample: Sample, filled: Path | None, turn: int) -> None:
+    os.sync()  # what the last one left to be written to the disk would be this one's burden
     try:
         with tempfile.TemporaryDirectory(prefix="durable-") as fresh:
             figures = take_sample(sample.name, filled or Path(fresh), sample.size(quick=run.quick), turn)
