@@ -13,6 +13,7 @@ numbers mean what they say: 0.1 is a tenth of a second, not the binary fraction 
 import re
 from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from math import floor
 from typing import Final
 
@@ -77,6 +78,7 @@ def _from_number(duration: float | timedelta) -> Decimal:
     return number * 10**9
 
 
+@lru_cache(maxsize=1024)  # a program says the same few durations again and again
 def _from_text(text: str) -> Decimal:
     stripped = text.strip()
     if stripped[:1].upper() == "P":

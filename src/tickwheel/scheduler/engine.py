@@ -256,8 +256,9 @@ class Engine:
     # -- a run
 
     async def _run(self, task: Task) -> None:
-        while (wait_ms := task.run_at - self._now()) > 0:  # noqa: ASYNC110 - the clock may be set back meanwhile
-            await asyncio.sleep(wait_ms / 1000)
+        due_ns = task.run_at * 1_000_000
+        while (wait_ns := due_ns - self._clock.time_ns()) > 0:  # noqa: ASYNC110 - the clock may be set back meanwhile
+            await asyncio.sleep(wait_ns / 1e9)
         now = self._now()
         if outcomes.is_late(task, now) and task.late.mode == "skip":
             self._settle(task, outcomes.skip(task, now), "skipped")
