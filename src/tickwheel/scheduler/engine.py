@@ -39,7 +39,8 @@ __all__ = ["Engine"]
 log = logging.getLogger("tickwheel.scheduler")
 
 STEP_MS: Final = 1_000  # a wall clock that goes back by more than this was set, not corrected
-LISTEN_NS: Final = 250_000_000  # between two looks at what others changed
+LISTEN_S: Final = 0.1  # between two looks at what others changed, at the least
+LISTEN_SHARE: Final = 10  # and so many times as long as the last one took
 NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
 PAUSE_S: Final = 0.1  # after a store could not be reached, at first
 PAUSE_S_MAX: Final = 5.0
@@ -80,7 +81,7 @@ class Engine:
         self._idle = asyncio.Event()  # nothing is in flight
         self._idle.set()
         self._stopping = False
-        self._listened_ns = -LISTEN_NS
+        self._claiming = asyncio.Lock()
         self._doubtful = False  # whether a claim was made that nobody knows of
         self._loops: list[asyncio.Task[None]] = []
 
@@ -108,6 +109,8 @@ class Engine:
         """Take no more, wait for what runs, write its outcomes, and let others have the partitions."""
         self._stopping = True
         self._look.set()
+        async with self._claiming:
+            pass  # what is being claimed is ours to run: broken off, it would look as if we had died with it
         try:
             async with asyncio.timeout(self._options.grace_s):
                 await self._idle.wait()
@@ -173,8 +176,10 @@ class Engine:
             if not left:
                 break  # they run right here, under leases that we had before
             batch = [self._finish(task, outcomes.orphan(task, now)) for task in left]
-            await self._store.finish([finish for finish in batch if finish is not None])
-            orphaned += len(left)
+            accepted = await self._store.finish([finish for finish in batch if finish is not None])
+            if not any(accepted):
+                break  # they are not ours to put back any more
+            orphaned += sum(accepted)
             for task in left:
                 self._tell("recovered", task, reason="its worker died while it ran")
         until = max(self._loaded_until, now + self._options.horizon_ms)
@@ -214,7 +219,8 @@ class Engine:
         if leases and room > 0 and not self._stopping:
             entries = self._agenda.take(now + self._options.ahead_ms, room)
             if entries:
-                await self._claim(leases, entries, now)
+                async with self._claiming:
+                    await self._claim(leases, entries, now)
                 return
         await self._rest(room)
 
@@ -341,16 +347,17 @@ class Engine:
     async def _listen(self) -> None:
         partitions = range(self._store.partitions)
         async for changed in self._store.changes(list(partitions)):
-            now_ns = self._clock.monotonic_ns()
-            if now_ns < self._listened_ns + LISTEN_NS:  # much is going on, most of it our own doing
-                await asyncio.sleep((self._listened_ns + LISTEN_NS - now_ns) / 1e9)
-            self._listened_ns = self._clock.monotonic_ns()
+            begun_ns = self._clock.monotonic_ns()
             leases = [lease for lease in self._holdings.leases() if lease.partition in changed]
-            await self._load(leases, None, self._loaded_until)
+            # What is due later is found in time by the next rescan.
+            await self._load(leases, None, min(self._loaded_until, self._now() + 2 * self._options.rescan_ms))
             running = [task.id for task in self._in_flight.values() if task.partition in changed]
             for task in await self._store.get(running) if running else []:
                 if task is not None and task.cancel_requested:
                     self._workers.cancel(task.id)
+            # Most of what changes is our own doing, and known: looking for the rest gets a share of the time.
+            took_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
+            await asyncio.sleep(max(LISTEN_S, took_s * LISTEN_SHARE))
 
     # -- what the scheduler of this process changes, known at once
 
