@@ -56,7 +56,7 @@ def main() -> int:
         print(result)
     else:
         print_report(run, options)
-    verdicts = judge(run.median, least=run.least, collector=options.collectors[0])
+    verdicts = judge(run.median, collector=options.collectors[0])
     return 1 if options.strict and any(verdict.outcome != "met" for verdict in verdicts) else 0
 
 

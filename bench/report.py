@@ -123,7 +123,7 @@ def _print_targets(console: Console, run: Run, *, collector: bool) -> None:
     table.add_column("promise")
     for heading in ("target", "measured", "outcome"):
         table.add_column(heading, justify="right")
-    for verdict in judge(run.median, least=run.least, collector=collector):
+    for verdict in judge(run.median, collector=collector):
         value = "" if verdict.value is None else f"{verdict.value:.3g}"
         style = STYLE_OF_OUTCOME[verdict.outcome]
         bound = f"{verdict.target.relation} {verdict.target.bound:g}"

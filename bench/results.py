@@ -49,7 +49,7 @@ def document(run: Run, options: Options) -> dict[str, Any]:
                 "outcome": verdict.outcome,
             }
             for collector in options.collectors
-            for verdict in judge(run.median, least=run.least, collector=collector)
+            for verdict in judge(run.median, collector=collector)
         ],
     }
 

@@ -48,10 +48,6 @@ class Run:
         figures = self.figures.get(cell)
         return median(figures) if figures else None
 
-    def least(self, cell: Cell) -> float | None:
-        """Return the least sample of a cell, if it was measured."""
-        return min(self.figures.get(cell, ()), default=None)
-
 
 class Tracker:
     """Told what is going on; this one keeps it to itself."""

@@ -32,7 +32,6 @@ class Target:
     under: Cell | None
     relation: str  # ">=", ">" or "<="
     bound: float
-    least: bool = False  # of a time that stands alone, the least sample counts: nothing cancels a busy machine out
 
     def holds(self, value: float) -> bool:
         """Hold a value against the bound."""
@@ -123,29 +122,15 @@ TARGETS = (
     ),
     _faster("cache_set", "cachetools.TTLCache", HUNDRED_THOUSAND, 2, subject=CACHE),
     _faster("cache_get", "cachetools.TTLCache", HUNDRED_THOUSAND, 2, subject=CACHE),
-    Target(
-        f"ns a touch takes, least sample, n = {TEN_THOUSAND:,}",
-        Cell("touch", IDLE, TEN_THOUSAND),
-        None,
-        "<=",
-        150,
-        least=True,
-    ),
+    Target(f"ns a touch takes, n = {TEN_THOUSAND:,}", Cell("touch", IDLE, TEN_THOUSAND), None, "<=", 150),
 )
 
 
 def judge(
-    median: Callable[[Cell], float | None],
-    *,
-    collector: bool,
-    targets: Iterable[Target] = TARGETS,
-    least: Callable[[Cell], float | None] | None = None,
+    median: Callable[[Cell], float | None], *, collector: bool, targets: Iterable[Target] = TARGETS
 ) -> list[Verdict]:
-    """Work out every target from the medians of a run, or the least samples where a target says so."""
-    return [
-        Verdict(target, _value(target, least if target.least and least else median, collector=collector))
-        for target in targets
-    ]
+    """Work out every target from the medians of a run."""
+    return [Verdict(target, _value(target, median, collector=collector)) for target in targets]
 
 
 def needed_cells(collectors: Iterable[bool], targets: Iterable[Target] = TARGETS) -> frozenset[Cell]:

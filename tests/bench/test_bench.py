@@ -15,7 +15,7 @@ from bench import lateness
 from bench.measure import Cell, Sample
 from bench.options import read_options
 from bench.plots import PLOTTED
-from bench.rounds import Plan, Run, Tracker, run_rounds
+from bench.rounds import Plan, Tracker, run_rounds
 from bench.subjects import LEADER, LEADERS, SUBJECTS, THREADS
 from bench.targets import TARGETS, Target, judge, needed_cells
 from bench.threads import TimersRig
@@ -168,10 +168,3 @@ def test_size_projected_to_take_too_long_is_left_out_unless_needed() -> None:
     assert run.gaps == {large: "a sample takes about 100 s"}
     run = run_rounds(Plan((small, medium, large), frozenset([large]), {}), 2, Tracker(), sample)
     assert run.figures[large] == [1.0, 1.0]
-
-
-def test_a_time_that_stands_alone_is_judged_by_its_least_sample() -> None:
-    alone = Target("quick", A, None, "<=", 100, least=True)
-    run = Run(figures={A: [180.0, 90.0, 170.0]})
-    (verdict,) = judge(run.median, least=run.least, collector=True, targets=[alone])
-    assert (verdict.value, verdict.outcome) == (90.0, "met")

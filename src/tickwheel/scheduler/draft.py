@@ -9,6 +9,7 @@ import msgspec
 
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidSchedule, InvalidTask, PayloadTooLarge
+from tickwheel.stores.bounds import NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
 from tickwheel.tasks.policies import LateMode, LatePolicy, RetryPolicy
 from tickwheel.tasks.record import Task
 from tickwheel.tasks.registry import Handler
@@ -16,8 +17,6 @@ from tickwheel.tasks.triggers import Cron, Every, Once, Trigger
 
 __all__ = ["Wishes", "draft", "partition_of", "to_ms"]
 
-ID_CHARACTERS_MAX: Final = 255
-PAYLOAD_BYTES_MAX: Final = 262_144
 PRIORITY_MAX: Final = 1_000
 
 
@@ -79,8 +78,8 @@ def draft(
 
 
 def _id(task_id: object) -> str:
-    if not isinstance(task_id, str) or not 1 <= len(task_id) <= ID_CHARACTERS_MAX:
-        raise InvalidTask(f"an id is text of 1 to {ID_CHARACTERS_MAX} characters, not {task_id!r}")
+    if not isinstance(task_id, str) or not 1 <= len(task_id) <= NAME_CHARS_MAX:
+        raise InvalidTask(f"an id is text of 1 to {NAME_CHARS_MAX} characters, not {task_id!r}")
     return task_id
 
 

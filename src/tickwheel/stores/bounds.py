@@ -23,6 +23,8 @@ from tickwheel.tasks.record import LEGAL, Status, Task
 
 __all__ = [
     "BATCH_MAX",
+    "NAME_CHARS_MAX",
+    "PAYLOAD_BYTES_MAX",
     "check_batch",
     "check_finishes",
     "check_limit",
