@@ -11,7 +11,9 @@ is left:
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, final
+
+from mypy_extensions import mypyc_attr
 
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import DuplicateKey, MissingCallback
@@ -22,16 +24,27 @@ from tickwheel.timers.timer_set import TimerSet
 __all__ = ["IdleTimeouts"]
 
 
+@final
+@mypyc_attr(acyclic=True)
+class Pulse:
+    """When a key was last touched: all that a touch writes, and two of them fit into one line of the cache."""
+
+    __slots__ = ("touched_ns",)
+
+    def __init__(self, now_ns: int) -> None:
+        self.touched_ns = now_ns
+
+
 class Watch:
     """One key that is watched."""
 
-    __slots__ = ("args", "handle", "on_idle", "timeout_ns", "touched_ns")
+    __slots__ = ("args", "handle", "on_idle", "pulse", "timeout_ns")
 
-    def __init__(self, timeout_ns: int, on_idle: Callable[..., object], args: tuple[Any, ...], now_ns: int) -> None:
+    def __init__(self, timeout_ns: int, on_idle: Callable[..., object], args: tuple[Any, ...], pulse: Pulse) -> None:
         self.timeout_ns = timeout_ns
         self.on_idle = on_idle
         self.args = args
-        self.touched_ns = now_ns
+        self.pulse = pulse
         self.handle: TimerHandle | None = None
 
 
@@ -42,6 +55,7 @@ class IdleTimeouts:
         self._timers = timers
         self._time: OwnTime = timers._time
         self._watches: dict[Hashable, Watch] = {}
+        self._pulses: dict[Hashable, Pulse] = {}
 
     def watch(self, key: Hashable, timeout: Duration, on_idle: Callable[..., object], *args: Any) -> None:
         """Call back, once, when a key has not been touched for a timeout; with the key if without arguments."""
@@ -50,25 +64,27 @@ class IdleTimeouts:
         if not callable(on_idle):
             raise MissingCallback(on_idle)
         timeout_ns = to_ns(timeout)
-        watch = Watch(timeout_ns, on_idle, args or (key,), self._time.now_ns())
+        pulse = Pulse(self._time.now_ns())
+        watch = Watch(timeout_ns, on_idle, args or (key,), pulse)
         self._watches[key] = watch  # before the timer, which may come due at once
+        self._pulses[key] = pulse
         try:
             watch.handle = self._timers.after(timeout_ns / 1e9, self._look, key, watch)
         except BaseException:
-            del self._watches[key]
+            self._drop(key)
             raise
 
     def touch(self, key: Hashable) -> bool:
         """Say that a key is not idle; False if it is not watched."""
-        watch = self._watches.get(key)
-        if watch is None:
+        pulse = self._pulses.get(key)
+        if pulse is None:
             return False
-        watch.touched_ns = self._time.now_ns()
+        pulse.touched_ns = self._time.now_ns()
         return True
 
     def forget(self, key: Hashable) -> bool:
         """Watch a key no longer; False if it was not watched."""
-        watch = self._watches.pop(key, None)
+        watch = self._drop(key)
         if watch is None:
             return False
         if watch.handle is not None:
@@ -77,8 +93,8 @@ class IdleTimeouts:
 
     def idle_for(self, key: Hashable) -> float | None:
         """Tell for how many seconds a key has not been touched; None if it is not watched."""
-        watch = self._watches.get(key)
-        return None if watch is None else (self._time.now_ns() - watch.touched_ns) / 1e9
+        pulse = self._pulses.get(key)
+        return None if pulse is None else (self._time.now_ns() - pulse.touched_ns) / 1e9
 
     def __len__(self) -> int:
         return len(self._watches)
@@ -89,9 +105,13 @@ class IdleTimeouts:
     def _look(self, key: Hashable, watch: Watch) -> None:
         if self._watches.get(key) is not watch:
             return  # forgotten while we were on our way
-        left_ns = watch.touched_ns + watch.timeout_ns - self._time.now_ns()
+        left_ns = watch.pulse.touched_ns + watch.timeout_ns - self._time.now_ns()
         if left_ns > 0:
             watch.handle = self._timers.after(left_ns / 1e9, self._look, key, watch)
         else:
-            self._watches.pop(key, None)
+            self._drop(key)
             watch.on_idle(*watch.args)
+
+    def _drop(self, key: Hashable) -> Watch | None:
+        self._pulses.pop(key, None)
+        return self._watches.pop(key, None)
