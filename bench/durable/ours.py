@@ -30,6 +30,7 @@ SHARES = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
 LEAD_S = 1.0  # from when all are added until the first is due: several times what it takes to start
 FILL_MARGIN = 3.0  # adding may become so much slower than it was at first
 PATIENCE_S = 120.0  # for all tasks to be over
+ADDED_MS = 1_700_000_000_000  # about when far tasks were added, a batch each millisecond
 DELAY = f"{DAYS_AHEAD}d"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -162,8 +163,8 @@ def draft_far(task_id: str, now_ms: int, partitions: int) -> Task:
 
 
 def far_id(number: int) -> str:
-    """Return an id like those that are given by default, which come in no order."""
-    return f"{random.Random(number).getrandbits(128):032x}"
+    """Return an id like those that are given by default: by time, and then by chance."""
+    return f"{ADDED_MS + number // BATCH:012x}{random.Random(number).getrandbits(80):020x}"
 
 
 def fill_far(setting: Setting) -> Figures:

@@ -1,7 +1,6 @@
 """Records go through JSON and MessagePack unchanged, and lives go the ways they may."""
 
 import pickle
-from threading import Event
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ from tickwheel.tasks import (
     LEGAL,
     Cron,
     Every,
+    Flag,
     LatePolicy,
     Occurrence,
     Once,
@@ -133,7 +133,7 @@ def test_context_says_who_it_runs_for() -> None:
 
 
 def test_context_is_cancelled_with_its_flag() -> None:
-    stop = Event()
+    stop = Flag()
     context = TaskContext(make(), stop)
     assert not context.cancelled
     stop.set()
@@ -141,7 +141,7 @@ def test_context_is_cancelled_with_its_flag() -> None:
 
 
 def test_context_goes_to_another_process_without_its_flag() -> None:
-    stop = Event()
+    stop = Flag()
     stop.set()
     context = TaskContext(make(attempt=2, result=[1]), stop)
     again = pickle.loads(pickle.dumps(context))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.workers.functions import PATIENCE_S, handler, task, worker_threads
 from tickwheel.errors import RunCancelled, WorkersFull
-from tickwheel.tasks import Handler
+from tickwheel.tasks import Flag, Handler
 from tickwheel.workers import Job, Workers
 from tickwheel.workers.line import Line
 
@@ -199,7 +199,7 @@ def test_what_runs_and_waits_stays_within_the_queue() -> None:
 
 def job(name: str, handler_name: str, limit: int | None, priority: int = 0) -> Job:
     known = handler(len, name=handler_name, concurrency=limit)
-    return Job(known, task(name, priority=priority), {}, threading.Event())
+    return Job(known, task(name, priority=priority), {}, Flag(), print)
 
 
 @pytest.mark.parametrize("seed", range(20))

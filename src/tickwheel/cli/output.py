@@ -5,9 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 from rich.console import Console
 from rich.table import Table
 
+from tickwheel.stores.contract import Page
 from tickwheel.tasks import ENDED, Run, Status, Task
 
 __all__ = ["explain", "print_json", "print_task", "print_tasks"]
@@ -24,7 +26,16 @@ STYLE_OF_STATUS = {
 
 def print_json(value: Any) -> None:
     """Print a value for programs."""
-    print(msgspec.json.format(msgspec.json.encode(value), indent=1).decode())
+    print(msgspec.json.format(msgspec.json.encode(whole(value)), indent=1).decode())
+
+
+def whole(value: Any) -> Any:
+    """Write out of every task what a store leaves out because it is as usual."""
+    if isinstance(value, Task | Page):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {name: whole(each) for name, each in value.items()}
+    return [whole(each) for each in value] if isinstance(value, list) else value
 
 
 def moment(ms: int | None) -> str:

@@ -18,6 +18,8 @@ from typing import Literal
 
 import msgspec
 
+from tickwheel.tasks.record import Run, Task
+
 __all__ = ["Event", "Events", "Kind"]
 
 Kind = Literal[
@@ -66,10 +68,30 @@ class Events:
 
         return leave
 
-    @property
-    def heard(self) -> bool:
-        """Whether anyone listens: if not, an event need not be made."""
-        return bool(self._listeners)
+    def happened(
+        self,
+        kind: Kind,
+        task: Task,
+        at: int,
+        *,
+        late_ms: int | None = None,
+        run: Run | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Tell everyone what happened to a task; if nobody listens, it costs nothing."""
+        if self._listeners:
+            self.tell(
+                Event(
+                    kind=kind,
+                    task_id=task.id,
+                    handler=task.handler,
+                    at=at,
+                    attempt=task.attempt,
+                    late_ms=late_ms,
+                    took_ms=None if run is None else run.finished_at - run.started_at,
+                    reason=reason or task.reason,
+                )
+            )
 
     def tell(self, event: Event) -> None:
         """Tell everyone."""

@@ -15,6 +15,7 @@ a crash.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from random import Random
 from typing import Any, Self, TypeVar, Unpack
 
@@ -23,14 +24,14 @@ import msgspec
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import Duration
 from tickwheel.errors import InvalidSchedule, UnknownTask
-from tickwheel.observe.events import Event, Events
+from tickwheel.observe.events import Events
 from tickwheel.scheduler.draft import Wishes, draft, moment_of, to_ms
 from tickwheel.scheduler.engine import Engine
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.stores import open_store
 from tickwheel.stores.contract import Filter, OnConflict, Page, Store
-from tickwheel.tasks.policies import RetryPolicy
+from tickwheel.tasks.policies import NEVER_AGAIN, RetryPolicy
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.tasks.registry import Handler, Registry
 from tickwheel.workers import Workers
@@ -40,8 +41,14 @@ __all__ = ["AsyncScheduler"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@lru_cache(maxsize=1024)  # asked for with every task that is added
+def elsewhere(name: str) -> Handler:
+    """Return what stands for a handler that only the processes know that run tasks."""
+    return Handler(name=name, function=run_elsewhere)
+
+
 def run_elsewhere(**_: Any) -> None:
-    """Stand for a handler that only the processes know that run tasks."""
+    """Do nothing: it is never run here."""
 
 
 class AsyncScheduler:
@@ -81,7 +88,7 @@ class AsyncScheduler:
     ) -> Callable[[F], F]:
         """Register a function as a handler, under a name or its own."""
         options: dict[str, Any] = {
-            "retry": retry or RetryPolicy(retries=retries),
+            "retry": retry or (RetryPolicy(retries=retries) if retries else NEVER_AGAIN),
             "concurrency": concurrency,
             "pool": pool,
         }
@@ -102,7 +109,7 @@ class AsyncScheduler:
                 self._store,
                 self._registry,
                 Workers(threads=options.threads, processes=options.processes, queue_max=options.in_flight_max),
-                node=self._new_id(),
+                node=self._new_id(self._now()),
                 clock=self._clock,
                 events=self.events,
                 options=options,
@@ -143,26 +150,17 @@ class AsyncScheduler:
         **wishes: Unpack[Wishes],
     ) -> Task:
         """Add a task; it is durable when this returns."""
-        task = self._draft(handler, args, wishes)
-        return (await self._add([task], on_conflict))[0]
+        return (await self.add_many([{"handler": handler, "args": args, **wishes}], on_conflict=on_conflict))[0]
 
     async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
+        now, partitions = self._now(), self._opened.partitions
         drafts = []
         for wishes in tasks:
-            rest = {name: value for name, value in wishes.items() if name not in ("handler", "args")}
-            drafts.append(self._draft(wishes["handler"], wishes.get("args"), rest))  # type: ignore[arg-type] # checked there
+            rest: Any = dict(wishes)
+            handler, args = self._handler(rest.pop("handler", None)), rest.pop("args", None)
+            drafts.append(draft(handler, args, rest, now=now, new_id=self._new_id(now), partitions=partitions))
         return await self._add(drafts, on_conflict)
-
-    def _draft(self, handler: str | Callable[..., Any], args: Mapping[str, Any] | None, wishes: Wishes) -> Task:
-        return draft(
-            self._handler(handler),
-            args,
-            wishes,
-            now=self._now(),
-            new_id=self._new_id(),
-            partitions=self._opened.partitions,
-        )
 
     async def _add(self, drafts: Sequence[Task], on_conflict: OnConflict) -> list[Task]:
         conflicts = await self._opened.add(drafts, on_conflict)
@@ -173,7 +171,7 @@ class AsyncScheduler:
     def _handler(self, handler: str | Callable[..., Any]) -> Handler:
         name = handler if isinstance(handler, str) else self._registry.name_of(handler)
         if not self._run and isinstance(handler, str):
-            return Handler(name=name, function=run_elsewhere)
+            return elsewhere(name)
         return self._registry.find(name)
 
     # -- asking
@@ -242,10 +240,8 @@ class AsyncScheduler:
     def _note(self, task: Task, kind: Any) -> Task:
         if self._engine is not None:
             self._engine.note(task)
-        if kind is not None and self.events.heard:
-            self.events.tell(
-                Event(kind=kind, task_id=task.id, handler=task.handler, at=self._now(), reason=task.reason)
-            )
+        if kind is not None:
+            self.events.happened(kind, task, self._now())
         return task
 
     def _known(self, task_id: str, task: Task | None) -> Task:
@@ -262,5 +258,6 @@ class AsyncScheduler:
     def _now(self) -> int:
         return self._clock.time_ns() // 1_000_000
 
-    def _new_id(self) -> str:
-        return f"{self._chance.getrandbits(128):032x}"
+    def _new_id(self, now: int) -> str:
+        """Make an id of its own, after all that were made before: what was added together is stored together."""
+        return f"{now:012x}{self._chance.getrandbits(80):020x}"

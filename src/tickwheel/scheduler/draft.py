@@ -10,10 +10,10 @@ import msgspec
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidSchedule, InvalidTask, PayloadTooLarge
 from tickwheel.stores.bounds import NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
-from tickwheel.tasks.policies import LateMode, LatePolicy, RetryPolicy
+from tickwheel.tasks.policies import RUN_ONCE, LateMode, LatePolicy, RetryPolicy
 from tickwheel.tasks.record import Task
 from tickwheel.tasks.registry import Handler
-from tickwheel.tasks.triggers import Cron, Every, Once, Trigger
+from tickwheel.tasks.triggers import ONCE, Cron, Every, Once, Trigger
 
 __all__ = ["Wishes", "draft", "partition_of", "to_ms"]
 
@@ -39,16 +39,35 @@ class Wishes(TypedDict, total=False):
     at_most_once: bool
 
 
+WISHES: Final = frozenset(Wishes.__annotations__)
+USUAL: Final = frozenset({"id", "delay", "at"})  # what most tasks say
+
+
 def draft(
     handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, *, now: int, new_id: str, partitions: int
 ) -> Task:
     """Make a task, or say what is wrong with it."""
-    unknown = set(wishes) - set(Wishes.__annotations__)
-    if unknown:
-        raise InvalidTask(f"a task has no {min(unknown)!r}; it has {', '.join(sorted(Wishes.__annotations__))}")
+    said = wishes.keys()
+    if not said <= WISHES:
+        raise InvalidTask(f"a task has no {min(said - WISHES)!r}; it has {', '.join(sorted(WISHES))}")
     task_id = _id(wishes.get("id", new_id))
+    unusual = {} if said <= USUAL else _unusual(wishes, handler)
+    first = _first(wishes, unusual.get("trigger", ONCE), now)
+    return Task(
+        id=task_id,
+        handler=handler.name,
+        args=_checked(args or {}, unusual.get("meta")),
+        partition=partition_of(task_id, partitions),
+        run_at=first,
+        occurrence_at=first,
+        created_at=now,
+        **{"retry": handler.retry, "timeout_ms": handler.timeout_ms, **unusual},
+    )
+
+
+def _unusual(wishes: Wishes, handler: Handler) -> dict[str, Any]:
+    """Return the fields of a task that are not as usual."""
     trigger = _trigger(wishes)
-    first = _first(wishes, trigger, now)
     times = wishes.get("times", 1 if isinstance(trigger, Once) else -1)
     if times != -1 and times < 1:
         raise InvalidTask(f"times is how often it is due, at least 1, or -1 for ever, not {times!r}")
@@ -58,23 +77,16 @@ def draft(
     timeout_ms = to_ms(wishes["timeout"]) if "timeout" in wishes else handler.timeout_ms
     if timeout_ms < 1:
         raise InvalidTask("a run needs some time; timeout cannot be 0")
-    return Task(
-        id=task_id,
-        handler=handler.name,
-        args=_checked(args or {}, wishes.get("meta", {})),
-        meta=wishes.get("meta", {}),
-        trigger=trigger,
-        retry=_retry(wishes, handler),
-        late=_late(wishes),
-        timeout_ms=timeout_ms,
-        priority=priority,
-        times=times,
-        at_most_once=wishes.get("at_most_once", False),
-        partition=partition_of(task_id, partitions),
-        run_at=first,
-        occurrence_at=first,
-        created_at=now,
-    )
+    return {
+        "meta": wishes.get("meta", {}),
+        "trigger": trigger,
+        "retry": _retry(wishes, handler),
+        "late": _late(wishes),
+        "timeout_ms": timeout_ms,
+        "priority": priority,
+        "times": times,
+        "at_most_once": wishes.get("at_most_once", False),
+    }
 
 
 def _id(task_id: object) -> str:
@@ -102,7 +114,7 @@ def _trigger(wishes: Wishes) -> Trigger:
         return Every(interval_ms=to_ms(wishes["every"]))
     if "cron" in wishes:
         return Cron(expression=wishes["cron"], tz=wishes.get("tz", "UTC"))
-    return Once()
+    return ONCE
 
 
 def _first(wishes: Wishes, trigger: Trigger, now: int) -> int:
@@ -142,20 +154,21 @@ def _retry(wishes: Wishes, handler: Handler) -> RetryPolicy:
 
 
 def _late(wishes: Wishes) -> LatePolicy:
-    late = wishes.get("late", LatePolicy())
+    late = wishes.get("late", RUN_ONCE)
     return late if isinstance(late, LatePolicy) else LatePolicy(mode=late)
 
 
-def _checked(args: Mapping[str, Any], meta: dict[str, str]) -> dict[str, Any]:
+def _checked(args: Mapping[str, Any], meta: dict[str, str] | None) -> dict[str, Any]:
     """Return the arguments as they will come out of a store again."""
     given: object = args  # whatever it is declared to be
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
-        raise InvalidTask(f"the arguments of a task are a dict of names and values, not {args!r}")
     try:
-        written = msgspec.json.encode((args, meta))
+        written = msgspec.json.encode(args)
+        size_bytes = len(written) + (len(msgspec.json.encode(meta)) if meta else 0)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidTask(f"the arguments of a task are kept as JSON: {error}") from None
-    if len(written) > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLarge("the arguments", len(written), PAYLOAD_BYTES_MAX)
-    read: dict[str, Any] = msgspec.json.decode(written)[0]
+    if size_bytes > PAYLOAD_BYTES_MAX:
+        raise PayloadTooLarge("the arguments", size_bytes, PAYLOAD_BYTES_MAX)
+    read: dict[str, Any] = msgspec.json.decode(written)
+    if not isinstance(given, Mapping) or read.keys() != given.keys():  # a name that is no text came back as one
+        raise InvalidTask(f"the arguments of a task are a dict of names and values, not {args!r}")
     return read

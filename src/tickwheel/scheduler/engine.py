@@ -18,19 +18,17 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
 
-from msgspec.structs import replace
-
 from tickwheel.clock import Clock
-from tickwheel.errors import RunCancelled, StoreError, UnknownHandler, WorkersClosed
-from tickwheel.observe.events import Event, Events, Kind
+from tickwheel.errors import StoreError
+from tickwheel.observe.events import Events
 from tickwheel.scheduler.agenda import Agenda
+from tickwheel.scheduler.flights import Flights
 from tickwheel.scheduler.holdings import Holdings
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.recovery import Recovery
-from tickwheel.scheduler.storable import describe, storable
-from tickwheel.stores.contract import Due, Finish, Lease, Store
+from tickwheel.stores.contract import Due, Lease, Store
 from tickwheel.tasks import outcomes
-from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.record import Status, Task
 from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Workers
 
@@ -41,7 +39,6 @@ log = logging.getLogger("tickwheel.scheduler")
 STEP_MS: Final = 1_000  # a wall clock that goes back by more than this was set, not corrected
 LISTEN_S: Final = 0.1  # between two looks at what others changed, at the least
 LISTEN_SHARE: Final = 10  # and so many times as long as the last one took
-NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
 PAUSE_S: Final = 0.1  # after a store could not be reached, at first
 PAUSE_S_MAX: Final = 5.0
 LAST_ID: Final = "\U0010ffff"  # after every id
@@ -63,23 +60,26 @@ class Engine:
         chance: Random,
     ) -> None:
         self._store = store
-        self._registry = registry
         self._workers = workers
         self._clock = clock
         self._events = events
         self._options = options
-        self._chance = chance
         self._holdings = Holdings(store, node, clock, options.lease_ttl_ms)
+        self._flights = Flights(
+            store,
+            registry,
+            workers,
+            self._holdings,
+            clock=clock,
+            events=events,
+            chance=chance,
+            batch_max=options.batch_max,
+            landed=self._landed,
+        )
         self._agenda = Agenda(self._now())
         self._loaded_until = 0
         self._rescan_at = self._now() + options.rescan_ms
-        self._in_flight: dict[str, Task] = {}
-        self._runs: set[asyncio.Task[None]] = set()
-        self._finishes: list[tuple[Finish, Kind]] = []
         self._look = asyncio.Event()  # at the agenda
-        self._over = asyncio.Event()  # there are outcomes
-        self._idle = asyncio.Event()  # nothing is in flight
-        self._idle.set()
         self._stopping = False
         self._claiming = asyncio.Lock()
         self._doubtful = False  # whether a claim was made that nobody knows of
@@ -99,7 +99,7 @@ class Engine:
             for name, step in (
                 ("keep", self._keep),
                 ("turn", self._turn),
-                ("write", self._write),
+                ("write", self._flights.write),
                 ("listen", self._listen),
             )
         ]
@@ -113,20 +113,17 @@ class Engine:
             pass  # what is being claimed is ours to run: broken off, it would look as if we had died with it
         try:
             async with asyncio.timeout(self._options.grace_s):
-                await self._idle.wait()
+                await self._flights.idle.wait()
         except TimeoutError:
             log.warning(
                 "%d tasks still run after %g s; they are stopped, to be run again",
-                len(self._in_flight),
+                len(self._flights),
                 self._options.grace_s,
             )
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
-        await self._workers.close()
-        await asyncio.gather(*self._runs, return_exceptions=True)
-        while self._finishes:
-            await self._write_batch()
+        await self._flights.close()
         await self._holdings.give_back()
 
     async def _persist(self, name: str, step: Callable[[], object]) -> None:
@@ -172,16 +169,16 @@ class Engine:
         now = self._now()
         orphaned = 0
         while found := await self._store.orphans(leases, self._options.batch_max):
-            left = [task for task in found if task.id not in self._in_flight]
+            left = [task for task in found if task.id not in self._flights]
             if not left:
                 break  # they run right here, under leases that we had before
-            batch = [self._finish(task, outcomes.orphan(task, now)) for task in left]
+            batch = [self._flights.finish(task, outcomes.orphan(task, now)) for task in left]
             accepted = await self._store.finish([finish for finish in batch if finish is not None])
             if not any(accepted):
                 break  # they are not ours to put back any more
             orphaned += sum(accepted)
             for task in left:
-                self._tell("recovered", task, reason="its worker died while it ran")
+                self._events.happened("recovered", task, now, reason="its worker died while it ran")
         until = max(self._loaded_until, now + self._options.horizon_ms)
         overdue = await self._load(leases, None, until)
         self._loaded_until = until
@@ -203,7 +200,7 @@ class Engine:
 
     def _enter(self, page: Iterable[Due]) -> None:
         for due in page:
-            if due.id not in self._in_flight:
+            if due.id not in self._flights:
                 self._agenda.put(due)
         self._look.set()
 
@@ -214,7 +211,7 @@ class Engine:
         now = self._now()
         if now + self._options.ahead_ms + STEP_MS < self._agenda.now:
             await self._reload()
-        room = min(self._options.in_flight_max - len(self._in_flight), self._workers.free, self._options.batch_max)
+        room = min(self._options.in_flight_max - len(self._flights), self._workers.free, self._options.batch_max)
         leases = self._holdings.leases()
         if leases and room > 0 and not self._stopping:
             entries = self._agenda.take(now + self._options.ahead_ms, room)
@@ -251,96 +248,13 @@ class Engine:
             self._enter(entries)  # what was not claimed is still due
             self._doubtful = True
             raise
-        for task in claimed:
-            self._in_flight[task.id] = task
-            run = asyncio.create_task(self._run(task))
-            self._runs.add(run)
-            run.add_done_callback(self._runs.discard)
-        if claimed:
-            self._idle.clear()
+        self._flights.launch(claimed)
 
-    # -- a run
-
-    async def _run(self, task: Task) -> None:
-        due_ns = task.run_at * 1_000_000
-        while (wait_ns := due_ns - self._clock.time_ns()) > 0:  # noqa: ASYNC110 - the clock may be set back meanwhile
-            await asyncio.sleep(wait_ns / 1e9)
-        now = self._now()
-        if outcomes.is_late(task, now) and task.late.mode == "skip":
-            self._settle(task, outcomes.skip(task, now), "skipped")
-            return
-        task = replace(task, started_at=now)
-        self._tell("started", task, late_ms=now - task.run_at)
-        try:
-            handler = self._registry.find(task.handler)
-            result = await self._workers.run(handler, task)
-        except UnknownHandler as error:
-            waiting = replace(task, status=Status.PENDING, run_at=self._now() + NO_HANDLER_MS, reason=str(error))
-            self._settle(task, (waiting, None), "retried")
-        except WorkersClosed:
-            waiting = replace(task, status=Status.PENDING, reason="its worker was stopped before it began")
-            self._settle(task, (waiting, None), "retried")
-        except RunCancelled as error:
-            if error.closing:
-                self._settle(task, outcomes.orphan(task, self._now()), "recovered")
-            else:
-                self._settle(task, outcomes.stop(task, "cancelled while it ran", self._now()), "cancelled")
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is the task's failure, not ours
-            outcome = outcomes.fail(task, describe(error), self._now(), self._chance.random())
-            self._settle(
-                task, outcome, "retried" if outcome[0].failures and outcome[0].status is Status.PENDING else "failed"
-            )
-        else:
-            self._settle(task, outcomes.succeed(task, result, self._now()), "completed")
-
-    def _settle(self, task: Task, outcome: tuple[Task, Run | None], kind: Kind) -> None:
-        """Have an outcome written with the next batch."""
-        finish = self._finish(task, outcome)
-        if finish is None:
-            self._drop_flight(task.id)
-            return
-        self._finishes.append((finish, kind))
-        self._over.set()
-
-    def _finish(self, task: Task, outcome: tuple[Task, Run | None]) -> Finish | None:
-        lease = self._holdings.of(task.partition)
-        return None if lease is None else Finish(lease=lease, task=storable(outcome[0]), run=outcome[1])
-
-    # -- write: outcomes, in batches
-
-    async def _write(self) -> None:
-        await self._over.wait()
-        self._over.clear()
-        while self._finishes:
-            await self._write_batch()
-
-    async def _write_batch(self) -> None:
-        batch = self._finishes[: self._options.batch_max]
-        try:
-            accepted = await self._store.finish([finish for finish, _ in batch])
-        except BaseException:
-            self._over.set()  # they are still to be written
-            raise
-        del self._finishes[: len(batch)]
-        refused: list[str] = []
-        for (finish, kind), written in zip(batch, accepted, strict=True):
-            self._drop_flight(finish.task.id)
-            if written:
-                self._tell(kind, finish.task, run=finish.run)
-                self.note(finish.task)
-            else:
-                refused.append(finish.task.id)
-                self._tell("lost", finish.task, reason="another owner has it, or it was written before")
-        # Written before, if the answer to that was lost: then it may be due again.
-        for task in await self._store.get(refused) if refused else []:
-            if task is not None:
-                self.note(task)
-
-    def _drop_flight(self, task_id: str) -> None:
-        self._in_flight.pop(task_id, None)
+    def _landed(self, task: Task | None) -> None:
+        """Look again: there is more room, and a task that is pending again may be due."""
         self._look.set()
-        if not self._in_flight:
-            self._idle.set()
+        if task is not None:
+            self.note(task)
 
     # -- listen: what others change
 
@@ -351,10 +265,10 @@ class Engine:
             leases = [lease for lease in self._holdings.leases() if lease.partition in changed]
             # What is due later is found in time by the next rescan.
             await self._load(leases, None, min(self._loaded_until, self._now() + 2 * self._options.rescan_ms))
-            running = [task.id for task in self._in_flight.values() if task.partition in changed]
+            running = [task.id for task in self._flights.tasks() if task.partition in changed]
             for task in await self._store.get(running) if running else []:
                 if task is not None and task.cancel_requested:
-                    self._workers.cancel(task.id)
+                    self._flights.cancel(task.id)
             # Most of what changes is our own doing, and known: looking for the rest gets a share of the time.
             took_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
             await asyncio.sleep(max(LISTEN_S, took_s * LISTEN_SHARE))
@@ -363,8 +277,8 @@ class Engine:
 
     def note(self, task: Task) -> None:
         """Take note of a task as it is in the store now."""
-        if task.cancel_requested and task.id in self._in_flight:
-            self._workers.cancel(task.id)
+        if task.cancel_requested and task.id in self._flights:
+            self._flights.cancel(task.id)
         if task.status is not Status.PENDING or self._holdings.of(task.partition) is None:
             self._agenda.drop(task.id)
         elif task.run_at <= self._loaded_until:
@@ -372,24 +286,6 @@ class Engine:
 
     def where(self, task: Task) -> str:
         """Say where a task is now: running, in the wheel, or in the store alone."""
-        if task.id in self._in_flight:
+        if task.id in self._flights:
             return "running here"
         return "in the wheel" if task.id in self._agenda else "in the store, beyond the horizon"
-
-    def _tell(
-        self, kind: Kind, task: Task, *, late_ms: int | None = None, run: Run | None = None, reason: str | None = None
-    ) -> None:
-        if self._events.heard:
-            took_ms = None if run is None else run.finished_at - run.started_at
-            self._events.tell(
-                Event(
-                    kind=kind,
-                    task_id=task.id,
-                    handler=task.handler,
-                    at=self._now(),
-                    attempt=task.attempt,
-                    late_ms=late_ms,
-                    took_ms=took_ms,
-                    reason=reason or task.reason,
-                )
-            )

@@ -96,7 +96,7 @@ def check_finishes(finishes: Sequence[Finish]) -> None:
 def _check_name(what: str, name: str) -> None:
     if not 1 <= len(name) <= NAME_CHARS_MAX:
         raise InvalidTask(f"{what} has 1 to {NAME_CHARS_MAX} characters, and {name!r:.300} has not")
-    if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name if letter > "\x7f"):
+    if "\0" in name or (not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name)):
         raise InvalidTask(f"{what} is text that every store can keep, and {name!r:.300} is not")
 
 

@@ -27,7 +27,7 @@ PAGE_MAX = 1000  # tasks in an answer
 HINTS_MAX = 10_000  # partitions with news that nobody asked for yet
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The right to run the tasks of a partition, for a while."""
 
     partition: int
@@ -38,7 +38,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: int = 0  # until when the partition's tasks are known to have been claimed
 
 
-class Due(msgspec.Struct, frozen=True):
+class Due(msgspec.Struct, frozen=True, gc=False):
     """A pending task as the loader sees it: as little as a wheel needs."""
 
     run_at: int
@@ -48,7 +48,7 @@ class Due(msgspec.Struct, frozen=True):
     version: int
 
 
-class Finish(msgspec.Struct, frozen=True, kw_only=True):
+class Finish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What became of a claimed task: how it is to be from now on, and the run to remember, if there was one."""
 
     lease: Lease
@@ -71,7 +71,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class Conflict(msgspec.Struct, frozen=True, gc=False):
     """What an add came to: the task that is in the store now, and whether it is the one that was brought."""
 
     task: Task

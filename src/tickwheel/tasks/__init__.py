@@ -1,6 +1,6 @@
 """What a durable task is: its record, when it is due, what to do when it fails or is late, and who runs it."""
 
-from tickwheel.tasks.context import TaskContext
+from tickwheel.tasks.context import Flag, TaskContext
 from tickwheel.tasks.policies import LatePolicy, RetryPolicy
 from tickwheel.tasks.record import ENDED, LEGAL, Run, Status, Task
 from tickwheel.tasks.registry import Handler, PoolChoice, PoolName, Registry
@@ -11,6 +11,7 @@ __all__ = [
     "LEGAL",
     "Cron",
     "Every",
+    "Flag",
     "Handler",
     "LatePolicy",
     "Occurrence",

@@ -8,12 +8,28 @@ def cancel_order(order_id: int, context: TaskContext) -> None:
         give_back(item, key=context.occurrence_id)
 """
 
-from threading import Event
 from typing import Any
 
 from tickwheel.tasks.record import Task
 
-__all__ = ["TaskContext"]
+__all__ = ["Flag", "TaskContext"]
+
+
+class Flag:
+    """Goes up once, on one thread, and is looked at from others."""
+
+    __slots__ = ("_up",)
+
+    def __init__(self) -> None:
+        self._up = False
+
+    def set(self) -> None:
+        """Raise it."""
+        self._up = True
+
+    def is_set(self) -> bool:
+        """Tell whether it is up."""
+        return self._up
 
 
 class TaskContext:
@@ -21,14 +37,14 @@ class TaskContext:
 
     __slots__ = ("_stop", "attempt", "id", "meta", "occurrence_id", "previous_result", "scheduled_at")
 
-    def __init__(self, task: Task, stop: Event | None = None) -> None:
+    def __init__(self, task: Task, stop: Flag | None = None) -> None:
         self.id = task.id
         self.attempt = task.attempt
         self.occurrence_id = task.occurrence_id
         self.scheduled_at = task.occurrence_at  # milliseconds since 1970
         self.previous_result: Any = task.result
         self.meta = task.meta
-        self._stop = stop or Event()
+        self._stop = stop or Flag()
 
     @property
     def cancelled(self) -> bool:
@@ -43,4 +59,4 @@ class TaskContext:
         """Be the same run in another process."""
         for name, value in state.items():
             setattr(self, name, value)
-        self._stop = Event()
+        self._stop = Flag()

@@ -7,13 +7,13 @@
 True
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from tickwheel.errors import InvalidSchedule
 
-__all__ = ["LateMode", "LatePolicy", "RetryPolicy"]
+__all__ = ["NEVER_AGAIN", "RUN_ONCE", "LateMode", "LatePolicy", "RetryPolicy"]
 
 LateMode = Literal["run_once", "run_all", "skip"]
 
@@ -22,7 +22,7 @@ FACTOR_MAX = 100.0
 CATCH_UP_MAX = 10_000  # occurrences; a task of every second that was down for three hours
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How often to try again, and how long to wait before: exponentially longer, up to a cap, spread by chance."""
 
     retries: int = 0  # after the first attempt
@@ -56,7 +56,10 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return int(wait_ms * (1.0 + self.jitter * chance))
 
 
-class LatePolicy(msgspec.Struct, frozen=True, kw_only=True):
+NEVER_AGAIN: Final = RetryPolicy()
+
+
+class LatePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What to do with occurrences whose time passed while nobody could run them.
 
     `run_once` makes one run for all that were missed, `run_all` one for each, up to `catch_up` of them,
@@ -75,3 +78,6 @@ class LatePolicy(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidSchedule("a grace cannot be negative")
         if not 1 <= self.catch_up <= CATCH_UP_MAX:
             raise InvalidSchedule(f"catch_up is from 1 to {CATCH_UP_MAX:,} occurrences, not {self.catch_up!r}")
+
+
+RUN_ONCE: Final = LatePolicy()

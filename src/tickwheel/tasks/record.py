@@ -19,8 +19,8 @@ from typing import Any
 
 import msgspec
 
-from tickwheel.tasks.policies import LatePolicy, RetryPolicy
-from tickwheel.tasks.triggers import Once, Trigger
+from tickwheel.tasks.policies import NEVER_AGAIN, RUN_ONCE, LatePolicy, RetryPolicy
+from tickwheel.tasks.triggers import ONCE, Trigger
 
 __all__ = ["ENDED", "LEGAL", "Run", "Status", "Task"]
 
@@ -53,16 +53,20 @@ LEGAL: dict[Status, frozenset[Status]] = {
 }
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One task, as stores keep it."""
+class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """One task, as stores keep it.
+
+    What is as usual is not written down, and the usual is part of the format: it cannot be changed here without
+    changing what is in stores. Records hold JSON and no way back to themselves: the garbage collector passes them by.
+    """
 
     id: str
     handler: str  # the name it is registered under
     args: dict[str, Any] = {}
     meta: dict[str, str] = {}
-    trigger: Trigger = Once()
-    retry: RetryPolicy = RetryPolicy()
-    late: LatePolicy = LatePolicy()
+    trigger: Trigger = ONCE
+    retry: RetryPolicy = NEVER_AGAIN
+    late: LatePolicy = RUN_ONCE
     timeout_ms: int = TIMEOUT_MS
     priority: int = 0  # of those due in the same moment, higher ones begin first
     times: int = 1  # how many occurrences there are; -1 for ever
@@ -91,7 +95,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.id}@{self.occurrence_at}"
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run that is over, for the history."""
 
     task_id: str

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, get_args
 import msgspec
 
 from tickwheel.errors import DuplicateHandler, InvalidTask, UnknownHandler, UnnamedHandler
-from tickwheel.tasks.policies import RetryPolicy
+from tickwheel.tasks.policies import NEVER_AGAIN, RetryPolicy
 from tickwheel.tasks.record import TIMEOUT_MS
 
 __all__ = ["Handler", "PoolChoice", "PoolName", "Registry"]
@@ -33,7 +33,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     function: Any  # Callable[..., Any], plain or async
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = NEVER_AGAIN
     timeout_ms: int = TIMEOUT_MS
     concurrency: int | None = None  # how many of its runs there may be at once, in this process
     pool: PoolChoice = "auto"  # where it runs: async functions on the loop, plain ones on a thread, unless told

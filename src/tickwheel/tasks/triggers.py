@@ -31,7 +31,7 @@ from cronsim import CronSim, CronSimError
 from tickwheel.errors import InvalidCron, InvalidSchedule
 from tickwheel.tasks.wall_clock import Reading, from_ms, read
 
-__all__ = ["NICKNAMES", "Cron", "Every", "Occurrence", "Once", "Trigger", "preview"]
+__all__ = ["NICKNAMES", "ONCE", "Cron", "Every", "Occurrence", "Once", "Trigger", "preview"]
 
 INTERVAL_MS_MIN: Final = 1
 EXPRESSION_MAX: Final = 256  # characters; every minute of an hour, one by one, takes 168
@@ -48,7 +48,7 @@ NICKNAMES: Final = {
 }
 
 
-class Once(msgspec.Struct, frozen=True, tag="once"):
+class Once(msgspec.Struct, frozen=True, tag="once", gc=False):
     """At its time, and not again."""
 
     def next_after(self, moment: int) -> int | None:  # noqa: ARG002 - as the others
@@ -56,7 +56,10 @@ class Once(msgspec.Struct, frozen=True, tag="once"):
         return None
 
 
-class Every(msgspec.Struct, frozen=True, tag="every"):
+ONCE: Final = Once()
+
+
+class Every(msgspec.Struct, frozen=True, tag="every", gc=False):
     """Again and again, on a grid that does not drift."""
 
     interval_ms: int
@@ -71,7 +74,7 @@ class Every(msgspec.Struct, frozen=True, tag="every"):
         return moment + self.interval_ms
 
 
-class Cron(msgspec.Struct, frozen=True, tag="cron"):
+class Cron(msgspec.Struct, frozen=True, tag="cron", gc=False):
     """By the calendar of a place."""
 
     expression: str

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from functools import lru_cache
 from inspect import Parameter, signature
-from threading import Event
 from typing import Any, NamedTuple, get_args
 
 from tickwheel.errors import InvalidArguments
-from tickwheel.tasks import Handler, Task, TaskContext
+from tickwheel.tasks import Flag, Handler, Task, TaskContext
 
 __all__ = ["fit"]
 
@@ -25,12 +24,12 @@ class Shape(NamedTuple):
     open: bool  # to any other name
 
 
-def fit(handler: Handler, task: Task, stop: Event) -> dict[str, Any]:
+def fit(handler: Handler, task: Task, stop: Flag) -> dict[str, Any]:
     """Return the arguments for a run; raise `InvalidArguments` if the function does not take them."""
     shape = shape_of(handler.function)
+    if shape is None or (task.args.keys() == shape.names and not shape.nameless):
+        return task.args
     arguments = dict(task.args)
-    if shape is None:
-        return arguments
     for name in shape.contexts:
         if name not in arguments:
             arguments[name] = TaskContext(task, stop)

@@ -11,13 +11,14 @@ the pool is free again; until then it counts.
 """
 
 from asyncio import Future
+from collections.abc import Callable
 from contextvars import Context, copy_context
-from threading import Event
 from typing import Any, NamedTuple, Protocol
 
-from tickwheel.tasks import Handler, PoolName, Task
+from tickwheel.tasks import Flag, Handler, PoolName, Task
+from tickwheel.timers.alarms import Call
 
-__all__ = ["Job", "Outcome", "Pool"]
+__all__ = ["Job", "Outcome", "Pool", "Tell"]
 
 
 class Outcome(NamedTuple):
@@ -27,22 +28,34 @@ class Outcome(NamedTuple):
     error: BaseException | None = None
 
 
+Tell = Callable[[Task, Outcome], object]
+
+
 class Job:
     """A run, from the moment it is taken in until it is over."""
 
-    __slots__ = ("arguments", "error", "handler", "left", "over", "pool", "stop", "surroundings", "task", "turn")
+    __slots__ = (
+        "alarm", "arguments", "error", "handler", "over", "pool", "stop", "surroundings", "task", "tell",
+    )  # fmt: skip
 
-    def __init__(self, handler: Handler, task: Task, arguments: dict[str, Any], stop: Event) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        task: Task,
+        arguments: dict[str, Any],
+        stop: Flag,
+        tell: Tell,
+    ) -> None:
         self.handler = handler
         self.pool: PoolName = handler.runs_in
         self.task = task
         self.arguments = arguments
         self.stop = stop  # what `context.cancelled` looks at
+        self.tell = tell  # called once, with what it came to
         self.surroundings: Context = copy_context()  # the caller's: it is begun from somewhere else
-        self.turn: Future[None]  # done when it is begun, or will not be
-        self.left: Future[None]  # done when nobody will wait for it any longer
-        self.over: Future[Outcome] | None = None
-        self.error: Exception | None = None  # what the caller is told, whatever the function comes to
+        self.over: Future[Outcome] | None = None  # once it is begun: done when it has given up its place
+        self.alarm: Call | None = None  # when it is out of time, or of patience
+        self.error: Exception | None = None  # what is told, whatever the function comes to
 
 
 class Pool(Protocol):
@@ -56,7 +69,7 @@ class Pool(Protocol):
         ...
 
     def start(self, job: Job) -> Future[Outcome]:
-        """Begin a run; what is returned is done when it is over, and never raises."""
+        """Begin a run; what is returned is done when it is over, or cancelled, and never raises."""
         ...
 
     def stop(self, job: Job) -> None:

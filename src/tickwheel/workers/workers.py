@@ -1,7 +1,8 @@
 """`Workers`: all pools behind one door, with room for so many runs and no more.
 
     workers = Workers(threads=8, processes=2, queue_max=1000)
-    result = await workers.run(handler, task)
+    workers.begin(handler, task, tell)              # tell(task, outcome) is called once, when it is over
+    result = await workers.run(handler, task)       # the same, for one who waits
 
 A run waits for its turn, by priority and then first come, until its pool has a place and its handler is below its
 limit. Then it has `timeout_ms`. What it comes to is told once: its result, what it raised, or why it was stopped.
@@ -16,9 +17,8 @@ limit. Then it has `timeout_ms`. What it comes to is told once: its result, what
 import asyncio
 import logging
 import os
-from asyncio import FIRST_COMPLETED, AbstractEventLoop, CancelledError, Future
+from asyncio import AbstractEventLoop, CancelledError, Future
 from functools import partial
-from threading import Event
 from typing import Any
 
 from tickwheel.errors import (
@@ -30,10 +30,10 @@ from tickwheel.errors import (
     WorkersClosed,
     WorkersFull,
 )
-from tickwheel.tasks import Handler, PoolName, Task
-from tickwheel.timers.timeouts import timeout
+from tickwheel.tasks import Flag, Handler, PoolName, Task
+from tickwheel.timers.alarms import alarm_clock
 from tickwheel.workers.arguments import fit
-from tickwheel.workers.contract import Job, Outcome, Pool
+from tickwheel.workers.contract import Job, Outcome, Pool, Tell
 from tickwheel.workers.line import Line
 from tickwheel.workers.loop_pool import LoopPool
 from tickwheel.workers.process_pool import ProcessPool, address
@@ -65,13 +65,13 @@ class Workers:
                 raise InvalidWorkers(f"{name} is from {least} to {most:,}, not {value!r}")
         self._queue_max = queue_max
         self._warn_after_s = warn_after_s
-        self._pools: dict[PoolName, Pool] = {"loop": LoopPool(queue_max)}
+        self._pools: dict[PoolName, Pool] = {"loop": LoopPool()}
         if threads:
             self._pools["thread"] = ThreadPool(threads)
         if processes:
             self._pools["process"] = ProcessPool(processes)
         self._lines: dict[PoolName, Line] = {name: Line() for name in self._pools}
-        self._jobs: dict[str, Job] = {}  # whose callers wait for an outcome, by task
+        self._jobs: dict[str, Job] = {}  # whose outcome was not told yet, by task
         self._begun: dict[Job, Future[Outcome]] = {}  # that hold a place in their pool
         self._home: tuple[int, AbstractEventLoop] | None = None
         self._closing: asyncio.Task[list[str]] | None = None
@@ -81,30 +81,55 @@ class Workers:
         """Return how many more runs would be taken now."""
         return max(0, self._queue_max - len(self._begun) - sum(map(len, self._lines.values())))
 
+    def begin(self, handler: Handler, task: Task, tell: Tell) -> Job:
+        """Run a handler for a task when it is its turn, and tell what it came to; raise if it cannot be taken in."""
+        self._check_home()
+        if self._closing is not None:
+            raise WorkersClosed
+        name = handler.runs_in
+        if name not in self._pools:
+            raise InvalidWorkers(f"handler {handler.name!r} runs in pool {name!r}, which these workers do not have")
+        if name == "process":
+            address(handler.function)
+        stop = Flag()
+        job = Job(handler, task, fit(handler, task, stop), stop, tell)
+        if task.id in self._jobs:
+            raise TaskIsRunning(task.id)
+        if not self.free:
+            raise WorkersFull(self._queue_max)
+        self._jobs[task.id] = job
+        self._lines[name].add(job)
+        self._fill(name)
+        return job
+
     async def run(self, handler: Handler, task: Task) -> Any:
-        """Run a handler for a task when it is its turn; return its result, or raise what it raised."""
-        job = self._take_in(handler, task)
+        """Begin a run and wait for it; return its result, or raise what it raised."""
+        told: Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def tell(_: Task, outcome: Outcome) -> None:
+            if not told.done():  # or cancelled, together with who waits for it
+                told.set_result(outcome)
+
+        job = self.begin(handler, task, tell)
         try:
-            await job.turn
-            if job.over is None:
-                assert job.error is not None
-                raise job.error
-            return await self._attend(job)
+            value, error = await told
         except CancelledError:
-            await self._abandon(job)
+            self._stop(job, RunCancelled(task.id))
+            await self._unwind(job)
+            self._give_up(job)
             raise
-        finally:
-            del self._jobs[task.id]
-            self._lines[job.pool].remove(job)
-            self._watch(job)
+        if error is not None:
+            raise error
+        return value
 
     def cancel(self, task_id: str) -> bool:
         """Cancel what waits or runs for a task; False if nothing does, or it is too late."""
         job = self._jobs.get(task_id)
-        if job is None or job.left.done() or (job.over is not None and job.over.done()):
+        if job is None or (job.over is not None and job.over.done()):
             return False
-        if job.error is None:
-            self._stop(job, RunCancelled(task_id))
+        self._stop(job, RunCancelled(task_id))
+        if job.over is None:
+            self._give_up(job)
         return isinstance(job.error, RunCancelled)
 
     async def close(self, grace_s: float = 0.0) -> list[str]:
@@ -114,36 +139,16 @@ class Workers:
             self._closing = asyncio.get_running_loop().create_task(self._close(grace_s))
         return await asyncio.shield(self._closing)
 
-    def _check_home(self) -> AbstractEventLoop:
+    def _check_home(self) -> None:
         here = (os.getpid(), asyncio.get_running_loop())
         if self._home is None:
             self._home = here
         if self._home != here:  # threads do not survive a fork, nor futures a change of loops
             raise ForeignWorkers
-        return here[1]
 
-    def _take_in(self, handler: Handler, task: Task) -> Job:
-        loop = self._check_home()
-        if self._closing is not None:
-            raise WorkersClosed
-        name = handler.runs_in
-        if name not in self._pools:
-            raise InvalidWorkers(f"handler {handler.name!r} runs in pool {name!r}, which these workers do not have")
-        if name == "process":
-            address(handler.function)
-        stop = Event()
-        job = Job(handler, task, fit(handler, task, stop), stop)
-        if task.id in self._jobs:
-            raise TaskIsRunning(task.id)
-        if not self.free:
-            raise WorkersFull(self._queue_max)
-        job.turn, job.left = loop.create_future(), loop.create_future()
-        self._jobs[task.id] = job
-        self._lines[name].add(job)
-        self._begin(name)
-        return job
+    # -- from one state to the next
 
-    def _begin(self, name: PoolName) -> None:
+    def _fill(self, name: PoolName) -> None:
         """Begin what a pool has places for."""
         pool, line = self._pools[name], self._lines[name]
         while pool.free and (job := line.next()) is not None:
@@ -152,37 +157,40 @@ class Workers:
             except Exception as error:  # noqa: BLE001 - the system has no more threads: this run fails, no other
                 line.done(job)
                 job.error = error
+                self._give_up(job)
             else:
                 self._begun[job] = job.over
-                job.over.add_done_callback(partial(self._end, name, job))
-            finish(job.turn)
+                job.over.add_done_callback(partial(self._end, job))
+                job.alarm = alarm_clock(asyncio.get_running_loop()).call_later(
+                    job.task.timeout_ms / 1000, self._run_out, (job,), None
+                )
 
-    def _end(self, name: PoolName, job: Job, _: Future[Outcome]) -> None:
-        """Give the place of a run to the next."""
+    def _end(self, job: Job, over: Future[Outcome]) -> None:
+        """Give the place of a run to the next, and tell what it came to."""
         del self._begun[job]
-        self._lines[name].done(job)
-        self._begin(name)
-
-    async def _attend(self, job: Job) -> Any:
-        """Wait until a run is over, or out of time."""
-        over, seconds = job.over, job.task.timeout_ms / 1000
-        assert over is not None
-        try:
-            async with timeout(seconds):
-                await asyncio.wait((over, job.left), return_when=FIRST_COMPLETED)
-        except TimeoutError:
-            if not over.done():
-                self._stop(job, RunTimedOut(job.task.id, seconds))
-                await self._unwind(job)
+        self._lines[job.pool].done(job)
+        # A task that is cancelled before its first step has run nothing, not even what catches that.
+        value, error = Outcome(error=CancelledError()) if over.cancelled() else over.result()
         if job.error is not None:
-            raise job.error
-        value, error = over.result()
-        if error is not None:
-            raise passable(job.handler.name, job.task.id, error)
-        return value
+            error = job.error
+        elif error is not None:
+            error = passable(job.handler.name, job.task.id, error)
+        self._tell(job, Outcome(value, error))
+        self._fill(job.pool)
+
+    def _run_out(self, job: Job) -> None:
+        """Stop a run that is out of time; what cannot be made to end is left behind."""
+        if job.over is None or job.over.done():
+            return  # it made it
+        self._stop(job, RunTimedOut(job.task.id, job.task.timeout_ms / 1000))
+        patience_s = self._pools[job.pool].patience_s
+        if patience_s:
+            job.alarm = alarm_clock(asyncio.get_running_loop()).call_later(patience_s, self._give_up, (job,), None)
+        else:
+            self._give_up(job)
 
     def _stop(self, job: Job, error: Exception) -> None:
-        """Ask a run to stop, and decide what its caller is told; who asks first is right."""
+        """Ask a run to stop, and decide what will be told of it; who asks first is right."""
         if job.error is None:
             job.error = error
         job.stop.set()
@@ -190,25 +198,33 @@ class Workers:
             self._pools[job.pool].stop(job)
         else:
             self._lines[job.pool].remove(job)
-            finish(job.turn)
 
     async def _unwind(self, job: Job) -> None:
         """Let a run that was asked to stop do so, if its pool can see to that."""
         patience_s = self._pools[job.pool].patience_s
         if patience_s and job.over is not None and not job.over.done():
-            await asyncio.wait((job.over, job.left), timeout=patience_s, return_when=FIRST_COMPLETED)
+            await asyncio.wait((job.over,), timeout=patience_s)
 
-    async def _abandon(self, job: Job) -> None:
-        """Stop a run whose caller was cancelled."""
-        self._stop(job, RunCancelled(job.task.id))
-        await self._unwind(job)
+    def _give_up(self, job: Job) -> None:
+        """Wait no longer for a run that was asked to stop, or that never began."""
+        self._tell(job, Outcome(error=job.error))
+
+    def _tell(self, job: Job, outcome: Outcome) -> None:
+        """Tell what a run came to, unless that was told before."""
+        if self._jobs.get(job.task.id) is not job:
+            return
+        del self._jobs[job.task.id]
+        if job.alarm is not None:
+            job.alarm.cancel()
+        if job in self._begun:
+            self._watch(job)
+        job.tell(job.task, outcome)
 
     def _watch(self, job: Job) -> None:
         """Say so if a run that nobody waits for holds on to its place."""
-        if job not in self._begun or self._closing is not None:
-            return
-        warning = asyncio.get_running_loop().call_later(self._warn_after_s, self._warn, job)
-        self._begun[job].add_done_callback(lambda _: warning.cancel())
+        if self._closing is None:
+            warning = asyncio.get_running_loop().call_later(self._warn_after_s, self._warn, job)
+            self._begun[job].add_done_callback(lambda _: warning.cancel())
 
     def _warn(self, job: Job) -> None:
         log.warning(
@@ -224,7 +240,7 @@ class Workers:
         for line in self._lines.values():
             for job in line.clear():
                 job.error = WorkersClosed()
-                finish(job.turn)
+                self._give_up(job)
         if self._begun:
             await asyncio.wait(self._begun.values(), timeout=grace_s)
         late = [job for job in self._begun if not self._begun[job].done()]
@@ -233,13 +249,7 @@ class Workers:
         # Tasks and processes go when they are told to; a thread is left to itself.
         await asyncio.gather(*map(self._unwind, late))
         for job in late:
-            finish(job.left)
+            self._give_up(job)
         for pool in self._pools.values():
             await pool.close()
         return sorted(job.task.id for job in late)
-
-
-def finish(future: Future[None]) -> None:
-    """Set a future that may be set, or cancelled together with who waits for it."""
-    if not future.done():
-        future.set_result(None)

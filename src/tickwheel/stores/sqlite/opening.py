@@ -11,6 +11,7 @@ from tickwheel.stores.sqlite.statements import MIGRATIONS
 __all__ = ["connect", "connect_reader", "unavailable"]
 
 BUSY_MS: Final = 5000  # how long to wait for another process's transaction
+LOG_PAGES: Final = 16_384  # 64 MiB of log before it is brought into the file: a batch changes a thousand or so
 CACHE_KIB: Final = 16 * 1024  # of pages, for each of the two connections
 
 WORDS: Final[list[tuple[type[apsw.Error], str]]] = [
@@ -65,6 +66,7 @@ def _tune(connection: apsw.Connection) -> None:
     connection.pragma("synchronous", "full")  # a commit is on the disk when it returns
     connection.pragma("foreign_keys", 0)
     connection.pragma("cache_size", -CACHE_KIB)
+    connection.pragma("wal_autocheckpoint", LOG_PAGES)
 
 
 def _version(connection: apsw.Connection) -> int:

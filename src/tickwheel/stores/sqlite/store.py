@@ -173,7 +173,10 @@ class SqliteStore:
     async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
         """Put finished tasks back."""
         bounds.check_finishes(finishes)
-        return await self._writes.call(lambda pen: pen.finish(finishes), len(finishes))
+        now = self._now_ms()
+        after = [steps.finish(finish.task, finish.task, now) for finish in finishes]
+        bodies = [bounds.encode(task) for task in after]
+        return await self._writes.call(lambda pen: pen.finish(finishes, after, bodies), len(finishes))
 
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
         """List running tasks that were claimed under an earlier lease."""

@@ -2,7 +2,8 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Final
 
 import apsw
@@ -41,9 +42,8 @@ class Pen:
         before = self._connection.total_changes()
         self._connection.executemany(SQL["insert"], map(_new_row, tasks, bodies))
         if self._connection.total_changes() - before == len(tasks):  # almost always: none was there
-            for task in tasks:
-                self.counted[NUMBERS[task.status]] += 1
-                self.touched.add(task.partition)
+            self.counted.update(NUMBERS[task.status] for task in tasks)
+            self.touched.update(task.partition for task in tasks)
             return [Conflict(task, added=True) for task in tasks]
         self._connection.execute("ROLLBACK TO call")
         there = self._load([task.id for task in tasks])
@@ -152,33 +152,41 @@ class Pen:
         self._count(Status.PENDING, Status.RUNNING, len(claimed))
         return [task for _, task in claimed]
 
-    def finish(self, finishes: Sequence[Finish]) -> list[bool]:
-        """Put finished tasks back."""
+    def finish(self, finishes: Sequence[Finish], after: Sequence[Task], bodies: Sequence[bytes]) -> list[bool]:
+        """Put finished tasks back; brought along is how they will be if nobody has changed them since the claim."""
         held = held_of(self._connection, [finish.lease for finish in finishes], self._now)
+        ours = [_holds(held, finish) for finish in finishes]
+        if all(ours):
+            before = self._connection.total_changes()
+            self._connection.executemany(SQL["finish"], map(_finished_row, finishes, after, bodies))
+            if self._connection.total_changes() - before == len(finishes):  # almost always: each was as it was claimed
+                for task in after:
+                    self._count(Status.RUNNING, task.status, 1)
+                self._remember(finishes)
+                return ours
+            self._connection.execute("ROLLBACK TO call")
+        return self._finish_each(finishes, ours)
+
+    def _finish_each(self, finishes: Sequence[Finish], ours: list[bool]) -> list[bool]:
         there = self._load([finish.task.id for finish in finishes])
         changed: dict[str, Row] = {}
-        answers = []
-        for finish in finishes:
+        for number, finish in enumerate(finishes):
             row = there.get(finish.task.id)
-            ours = row is not None and finish.task.id not in changed and steps.may_finish(row[1], finish)
-            ours = (
-                ours and finish.lease.partition in held and held[finish.lease.partition][0].nonce == finish.lease.nonce
-            )
-            answers.append(ours)
-            if ours and row is not None:
+            if row is None or finish.task.id in changed or not steps.may_finish(row[1], finish):
+                ours[number] = False
+            if row is not None and ours[number]:
                 after = steps.finish(row[1], finish.task, self._now)
                 changed[after.id] = row[0], after
                 self._count(Status.RUNNING, after.status, 1)
         self._change(changed.values())
-        runs = [
-            (finish.task.id, finish.run)
-            for finish, ours in zip(finishes, answers, strict=True)
-            if ours and finish.run is not None
-        ]
+        self._remember(compress(finishes, ours))
+        return ours
+
+    def _remember(self, finishes: Iterable[Finish]) -> None:
+        runs = [(finish.task.id, finish.run) for finish in finishes if finish.run is not None]
         self._connection.executemany(
             SQL["add_run"], ((task_id, run.attempt, run.finished_at, _encode_run(run)) for task_id, run in runs)
         )
-        return answers
 
     # -- within
 
@@ -212,6 +220,28 @@ class Pen:
     def _count(self, before: Status, after: Status, tasks: int) -> None:
         self.counted[NUMBERS[before]] -= tasks
         self.counted[NUMBERS[after]] += tasks
+
+
+def _holds(held: Mapping[int, tuple[Lease, int]], finish: Finish) -> bool:
+    lease = held.get(finish.lease.partition)
+    return lease is not None and lease[0].nonce == finish.lease.nonce
+
+
+def _finished_row(
+    finish: Finish, task: Task, body: bytes
+) -> tuple[int, int, int, int | None, bytes, str, int, int, str, int]:
+    return (
+        NUMBERS[task.status],
+        task.run_at,
+        task.version,
+        _ended_at(task),
+        body,
+        task.id,
+        task.version - 1,
+        finish.lease.partition,
+        task.handler,
+        task.priority,
+    )
 
 
 def _ended_at(task: Task) -> int | None:

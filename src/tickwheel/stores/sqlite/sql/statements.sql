@@ -21,6 +21,11 @@ UPDATE tasks SET status = ?, run_at = ?, version = ?, finished_at = ?, body = ? 
 -- name: claim
 UPDATE tasks SET status = 2, version = ?, epoch = ?, body = ? WHERE serial = ?
 
+-- What changed since it was claimed has another version.
+-- name: finish
+UPDATE tasks SET status = ?, run_at = ?, version = ?, finished_at = ?, body = ?
+WHERE id = ? AND status = 2 AND version = ? AND part = ? AND handler = ? AND priority = ?
+
 -- name: count
 UPDATE counts SET tasks = tasks + ? WHERE status = ?
 

@@ -1,0 +1,203 @@
+"""What is claimed and not finished yet: begun when it is due, and its outcome gathered for the next write.
+
+    claimed --> waits for its moment --> runs --> has an outcome --> written, and gone from here
+                by the wall clock        workers                     in batches, fenced
+
+What is in flight is running in the store. A crash leaves it there, for whoever has its partition then.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from tickwheel.clock import Clock
+from tickwheel.errors import RunCancelled, UnknownHandler, WorkersClosed, WorkersFull
+from tickwheel.observe.events import Events, Kind
+from tickwheel.scheduler.holdings import Holdings
+from tickwheel.scheduler.storable import describe, storable
+from tickwheel.stores.contract import Finish, Store
+from tickwheel.tasks import outcomes
+from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.registry import Registry
+from tickwheel.workers import Outcome, Workers
+
+__all__ = ["Flights"]
+
+NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
+NO_ROOM_MS: Final = 1_000  # how long it waits for runs that were stopped and hold on to their places
+CLOSED: Final = "its worker was stopped before it began"
+
+
+class Flights:
+    """The tasks of one engine that are under way."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        workers: Workers,
+        holdings: Holdings,
+        *,
+        clock: Clock,
+        events: Events,
+        chance: Random,
+        batch_max: int,
+        landed: Callable[[Task | None], None],
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._workers = workers
+        self._holdings = holdings
+        self._clock = clock
+        self._chance = chance
+        self._batch_max = batch_max
+        self._events = events
+        self._landed = landed  # with the task as it is now, if it is known
+        self._tasks: dict[str, Task] = {}
+        self._waiting: dict[int, list[Task]] = {}  # for their moment
+        self._finishes: list[tuple[Finish, Kind]] = []
+        self._over = asyncio.Event()  # there are outcomes
+        self.idle = asyncio.Event()  # nothing is in flight
+        self.idle.set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __contains__(self, task_id: str) -> bool:
+        return task_id in self._tasks
+
+    def tasks(self) -> Iterable[Task]:
+        """Return them as they were claimed."""
+        return self._tasks.values()
+
+    def now(self) -> int:
+        """Read the wall clock, in milliseconds."""
+        return self._clock.time_ns() // 1_000_000
+
+    # -- begin
+
+    def launch(self, claimed: Iterable[Task]) -> None:
+        """Begin tasks that were claimed, each at its moment."""
+        moments = set()
+        for task in claimed:
+            self._tasks[task.id] = task
+            self._waiting.setdefault(task.run_at, []).append(task)
+            moments.add(task.run_at)
+        if moments:
+            self.idle.clear()
+        for moment in sorted(moments):
+            self._begin_at(moment)
+
+    def _begin_at(self, moment: int) -> None:
+        """Begin what waits for a moment, if it has come; the clock may have been set back meanwhile."""
+        wait_ns = moment * 1_000_000 - self._clock.time_ns()
+        if wait_ns > 0:
+            asyncio.get_running_loop().call_later(wait_ns / 1e9, self._begin_at, moment)
+        else:
+            for task in self._waiting.pop(moment, ()):
+                self._begin(task)
+
+    def _begin(self, task: Task) -> None:
+        now = self.now()
+        if outcomes.is_late(task, now) and task.late.mode == "skip":
+            self._settle(task, outcomes.skip(task, now), "skipped")
+            return
+        task = replace(task, started_at=now)
+        self._events.happened("started", task, now, late_ms=now - task.run_at)
+        try:
+            self._workers.begin(self._registry.find(task.handler), task, self._end)
+        except Exception as error:  # noqa: BLE001 - what cannot be begun has failed, like what was
+            self._end(task, Outcome(error=error))
+
+    def cancel(self, task_id: str) -> None:
+        """Ask the run of a task to stop."""
+        self._workers.cancel(task_id)
+
+    # -- end
+
+    def _end(self, task: Task, outcome: Outcome) -> None:
+        """Decide what becomes of a task whose run is over, or could not be begun."""
+        now, error = self.now(), outcome.error
+        if error is None:
+            self._settle(task, outcomes.succeed(task, outcome.value, now), "completed")
+        elif isinstance(error, UnknownHandler):
+            self._put_back(task, now + NO_HANDLER_MS, str(error))
+        elif isinstance(error, WorkersFull):
+            self._put_back(task, now + NO_ROOM_MS, str(error))
+        elif isinstance(error, WorkersClosed):
+            self._put_back(task, task.run_at, CLOSED)
+        elif isinstance(error, RunCancelled) and error.closing:
+            self._settle(task, outcomes.orphan(task, now), "recovered")
+        elif isinstance(error, RunCancelled):
+            self._settle(task, outcomes.stop(task, "cancelled while it ran", now), "cancelled")
+        else:
+            ended = outcomes.fail(task, describe(error), now, self._chance.random())
+            again = ended[0].failures and ended[0].status is Status.PENDING
+            self._settle(task, ended, "retried" if again else "failed")
+
+    def _put_back(self, task: Task, run_at: int, reason: str) -> None:
+        waiting = replace(task, status=Status.PENDING, run_at=run_at, reason=reason)
+        self._settle(task, (waiting, None), "retried")
+
+    def _settle(self, task: Task, outcome: tuple[Task, Run | None], kind: Kind) -> None:
+        """Have an outcome written with the next batch."""
+        finish = self.finish(task, outcome)
+        if finish is None:
+            self._land(task.id, None)
+            return
+        self._finishes.append((finish, kind))
+        self._over.set()
+
+    def finish(self, task: Task, outcome: tuple[Task, Run | None]) -> Finish | None:
+        """Return what to write of a task; None if its partition is not ours any more."""
+        lease = self._holdings.of(task.partition)
+        return None if lease is None else Finish(lease=lease, task=storable(outcome[0]), run=outcome[1])
+
+    def _land(self, task_id: str, task: Task | None) -> None:
+        self._tasks.pop(task_id, None)
+        if not self._tasks:
+            self.idle.set()
+        self._landed(task)
+
+    # -- write
+
+    async def write(self) -> None:
+        """Wait for outcomes, and write them."""
+        await self._over.wait()
+        self._over.clear()
+        while self._finishes:
+            await self._write_batch()
+
+    async def _write_batch(self) -> None:
+        batch = self._finishes[: self._batch_max]
+        try:
+            accepted = await self._store.finish([finish for finish, _ in batch])
+        except BaseException:
+            self._over.set()  # they are still to be written
+            raise
+        del self._finishes[: len(batch)]
+        refused: list[str] = []
+        now = self.now()
+        for (finish, kind), written in zip(batch, accepted, strict=True):
+            if written:
+                self._events.happened(kind, finish.task, now, run=finish.run)
+                self._land(finish.task.id, finish.task)
+            else:
+                self._land(finish.task.id, None)
+                refused.append(finish.task.id)
+                self._events.happened("lost", finish.task, now, reason="another owner has it, or it was written before")
+        # Written before, if the answer to that was lost: then it may be due again.
+        for task in await self._store.get(refused) if refused else []:
+            self._landed(task)
+
+    async def close(self) -> None:
+        """Stop what runs, put back what waits, and write what became of both."""
+        await self._workers.close()
+        for moment in list(self._waiting):
+            for task in self._waiting.pop(moment):
+                self._put_back(task, task.run_at, CLOSED)
+        while self._finishes:
+            await self._write_batch()
