@@ -14,7 +14,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     ahead_ms: int = 50  # what is due within this is claimed together, and then started on time
     rescan_ms: int = 30_000  # how long a hint that was lost can make a task late
     lease_ttl_ms: int = 3_000
-    in_flight_max: int = 1_000  # tasks that are claimed and not finished
+    in_flight_max: int = 2_000  # tasks that are claimed and not finished
     batch_max: int = 1_000  # tasks in one call of the store
     retention_ms: int = 7 * 86_400_000  # how long tasks that are over are kept
     threads: int = 8

@@ -11,7 +11,7 @@ from tickwheel.stores.sqlite.statements import MIGRATIONS
 __all__ = ["connect", "connect_reader", "unavailable"]
 
 BUSY_MS: Final = 5000  # how long to wait for another process's transaction
-LOG_PAGES: Final = 16_384  # 64 MiB of log before it is brought into the file: a batch changes a thousand or so
+LOG_PAGES: Final = 4_096  # 16 MiB of log before it is brought into the file: a batch changes some hundreds
 CACHE_KIB: Final = 16 * 1024  # of pages, for each of the two connections
 
 WORDS: Final[list[tuple[type[apsw.Error], str]]] = [

@@ -2,8 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
-from heapq import merge
 from itertools import islice
 from typing import Any, Final
 
@@ -15,7 +13,9 @@ from tickwheel.stores.contract import Due, Filter, Lease, Page
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks.record import Run, Status, Task
 
-__all__ = ["NUMBERS", "counts", "due", "get", "held_of", "history", "orphans", "query", "task_of"]
+__all__ = ["NUMBERS", "Row", "counts", "due", "get", "held_of", "history", "load", "orphans", "query"]
+
+Row = tuple[int, Task]  # with its serial
 
 STATUSES: Final = list(Status)  # a status is kept as its place in here
 NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
@@ -49,9 +49,20 @@ def held_of(connection: apsw.Connection, leases: Sequence[Lease], now: int) -> d
 
 def get(connection: apsw.Connection, ids: Sequence[str]) -> list[Task | None]:
     """Return tasks by id."""
-    rows = connection.executemany(SQL["load"], ((task_id,) for task_id in dict.fromkeys(ids)))
-    found = {task.id: task for task in (task_of(body) for _, body in rows)}
-    return [found.get(task_id) for task_id in ids]
+    found = load(connection, ids)
+    return [found[task_id][1] if task_id in found else None for task_id in ids]
+
+
+def load(connection: apsw.Connection, ids: Sequence[str]) -> dict[str, Row]:
+    """Read those tasks that are there."""
+    rows = connection.execute(SQL["load"], (listed(ids),))
+    loaded = ((serial, task_of(body)) for serial, body in rows)
+    return {row[1].id: row for row in loaded}
+
+
+def listed(values: Sequence[str] | Sequence[int]) -> str:
+    """Write values as SQL takes a list of them: one statement for all is half the work of one for each."""
+    return msgspec.json.encode(values).decode()
 
 
 def query(connection: apsw.Connection, wanted: Filter, before: int, limit: int) -> Page:
@@ -102,15 +113,10 @@ def due(
     after: tuple[int, str] | None,
     limit: int,
 ) -> list[Due]:
-    """Merge what comes due in each partition; of each only as much is read as is taken."""
+    """List what comes due in owned partitions."""
+    parts = listed(list(held_of(connection, leases, now)))
     begin, last_id = after or (-1, "")
-    with ExitStack() as stack:
-        ranges = []
-        for part in held_of(connection, leases, now):
-            cursor = connection.cursor()
-            stack.callback(cursor.close)
-            ranges.append(cursor.execute(SQL["due"], (part, begin, last_id, until)))
-        return [Due(*row) for row in islice(merge(*ranges), limit)]
+    return [Due(*row) for row in connection.execute(SQL["due"], (begin, last_id, until, parts, limit))]
 
 
 def orphans(connection: apsw.Connection, leases: Sequence[Lease], now: int, limit: int) -> list[Task]:

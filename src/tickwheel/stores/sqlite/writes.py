@@ -13,15 +13,13 @@ from msgspec.structs import replace
 from tickwheel.errors import UnknownTask
 from tickwheel.stores import bounds, steps
 from tickwheel.stores.contract import Conflict, Finish, Lease, OnConflict
-from tickwheel.stores.sqlite.reads import NUMBERS, held_of, task_of
+from tickwheel.stores.sqlite.reads import NUMBERS, Row, held_of, load
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks.record import ENDED, Status, Task
 
 __all__ = ["PURGE_ROWS", "Pen"]
 
 PURGE_ROWS: Final = 1000  # deleted in one call, so that others get their turn in between
-
-Row = tuple[int, Task]  # with its serial
 
 _encode_run = msgspec.json.Encoder().encode
 
@@ -46,7 +44,7 @@ class Pen:
             self.touched.update(task.partition for task in tasks)
             return [Conflict(task, added=True) for task in tasks]
         self._connection.execute("ROLLBACK TO call")
-        there = self._load([task.id for task in tasks])
+        there = load(self._connection, [task.id for task in tasks])
         settled = steps.settle({task_id: task for task_id, (_, task) in there.items()}, tasks, on_conflict)
         anew = [settled.changed[task_id] for task_id in settled.changed if task_id in settled.anew]
         self._connection.executemany(SQL["renew_task"], ((*_new_row(task, bounds.encode(task)),) for task in anew))
@@ -60,7 +58,7 @@ class Pen:
 
     def each(self, ids: Sequence[str], step: Callable[[Task], Task]) -> list[Task | None]:
         """Take a step with each task that is there."""
-        there = self._load(ids)
+        there = load(self._connection, ids)
         changed: dict[str, Row] = {}
         answers: list[Task | None] = []
         for task_id in ids:
@@ -139,7 +137,7 @@ class Pen:
     def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Make pending tasks running."""
         held = held_of(self._connection, leases, self._now)
-        there = self._load(ids)
+        there = load(self._connection, ids)
         claimed = [
             (serial, steps.claim(task, until))
             for serial, task in map(there.__getitem__, filter(there.__contains__, dict.fromkeys(ids)))
@@ -168,7 +166,7 @@ class Pen:
         return self._finish_each(finishes, ours)
 
     def _finish_each(self, finishes: Sequence[Finish], ours: list[bool]) -> list[bool]:
-        there = self._load([finish.task.id for finish in finishes])
+        there = load(self._connection, [finish.task.id for finish in finishes])
         changed: dict[str, Row] = {}
         for number, finish in enumerate(finishes):
             row = there.get(finish.task.id)
@@ -189,11 +187,6 @@ class Pen:
         )
 
     # -- within
-
-    def _load(self, ids: Iterable[str]) -> dict[str, Row]:
-        rows = self._connection.executemany(SQL["load"], ((task_id,) for task_id in dict.fromkeys(ids)))
-        loaded = ((serial, task_of(body)) for serial, body in rows)
-        return {row[1].id: row for row in loaded}
 
     def _change(self, rows: Iterable[Row]) -> None:
         self._connection.executemany(

@@ -1,5 +1,5 @@
 -- name: load
-SELECT serial, body FROM tasks WHERE id = ?
+SELECT serial, body FROM tasks WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: insert
 INSERT INTO tasks (id, part, status, run_at, priority, version, epoch, finished_at, handler, body)
@@ -57,9 +57,9 @@ UPDATE partitions SET node = ?, epoch = ?, nonce = ?, expires_at = ? WHERE part 
 UPDATE partitions SET checkpoint = ? WHERE part = ?
 
 -- name: due
-SELECT run_at, id, part, priority, version FROM tasks
-WHERE part = ? AND status = 0 AND (run_at, id) > (?, ?) AND run_at <= ?
-ORDER BY run_at, id
+SELECT run_at, id, part, priority, version FROM tasks INDEXED BY tasks_due
+WHERE status = 0 AND (run_at, id) > (?, ?) AND run_at <= ? AND part IN (SELECT value FROM json_each(?))
+ORDER BY run_at, id LIMIT ?
 
 -- name: running
 SELECT part, epoch, serial FROM tasks WHERE status = 2 ORDER BY serial
