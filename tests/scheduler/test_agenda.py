@@ -45,6 +45,28 @@ def test_what_is_overdue_comes_next_and_a_limit_leaves_the_rest() -> None:
     assert [entry.id for entry in first + rest] == [str(number) for number in range(10)]
 
 
+def test_the_oldest_is_told_by_its_own_time_and_only_when_it_is_due() -> None:
+    agenda = Agenda(NOW)
+    assert agenda.oldest_due(NOW) is None
+    agenda.put(due(NOW + 100_000, "far"))
+    assert agenda.oldest_due(NOW + 99_999) is None, "its dial may turn before it is due"
+    assert agenda.oldest_due(NOW + 100_000) == NOW + 100_000
+    agenda.put(due(NOW - 5_000, "overdue"))
+    assert agenda.oldest_due(NOW + 1) == NOW - 5_000
+    agenda.take(NOW + 50, 10)
+    assert agenda.oldest_due(NOW + 99_999) is None
+
+
+def test_it_counts_its_entries_by_dial_and_its_ticks() -> None:
+    agenda = Agenda(NOW)
+    for delay in (5, 6, 100, 10_000):
+        agenda.put(due(NOW + delay, str(delay)))
+    assert agenda.levels()[:3] == [2, 1, 1]
+    assert (sum(agenda.levels()), agenda.overflow) == (4, 0)
+    agenda.take(NOW + 50, 10)
+    assert agenda.ticks == 50
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30)), max_size=60),
     st.lists(st.integers(0, 700), max_size=20),

@@ -9,18 +9,23 @@
 >>> seen
 ['added order-7']
 
-A listener is called on the scheduler's loop and has to be quick; what it raises is logged and harms nobody.
+A listener is called on the scheduler's loop and has to be quick; what it raises is logged and harms nobody. It hears
+of "started" in the surroundings of the run: a context variable that it sets then is seen by the handler, on the loop or
+on a thread. A witness is there while tasks are added, and may write on them before the store has them.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Literal
 
 import msgspec
 
 from tickwheel.tasks.record import Run, Task
 
-__all__ = ["Event", "Events", "Kind"]
+__all__ = ["Event", "Events", "Kind", "Witness"]
+
+Witness = Callable[[Sequence[Task]], AbstractContextManager[Sequence[Task]]]
 
 Kind = Literal[
     "added",
@@ -51,6 +56,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     late_ms: int | None = None  # when it started: behind its time
     took_ms: int | None = None  # when it is over
     reason: str | None = None
+    error: str | None = None  # what the run raised, with its trace
+    due_at: int | None = None  # when it was due, or is next
+    meta: dict[str, str] = {}  # of the task
 
 
 class Events:
@@ -58,6 +66,7 @@ class Events:
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[Event], object]] = []
+        self._witnesses: list[Witness] = []
 
     def listen(self, listener: Callable[[Event], object]) -> Callable[[], None]:
         """Tell a listener everything from now on; returns how to leave."""
@@ -67,6 +76,23 @@ class Events:
             self._listeners = [other for other in self._listeners if other is not listener]
 
         return leave
+
+    def attend(self, witness: Witness) -> Callable[[], None]:
+        """Have a witness there whenever tasks are added: around the write, with the tasks; returns how to leave."""
+        self._witnesses = [*self._witnesses, witness]
+
+        def leave() -> None:
+            self._witnesses = [other for other in self._witnesses if other is not witness]
+
+        return leave
+
+    @contextmanager
+    def adding(self, tasks: Sequence[Task]) -> Iterator[Sequence[Task]]:
+        """Add tasks before witnesses, as these want them to be."""
+        with ExitStack() as witnesses:
+            for witness in self._witnesses:
+                tasks = witnesses.enter_context(witness(tasks))
+            yield tasks
 
     def happened(
         self,
@@ -90,6 +116,9 @@ class Events:
                     late_ms=late_ms,
                     took_ms=None if run is None else run.finished_at - run.started_at,
                     reason=reason or task.reason,
+                    error=None if run is None else run.error,
+                    due_at=task.run_at,
+                    meta=task.meta,
                 )
             )
 

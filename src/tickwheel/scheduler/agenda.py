@@ -8,10 +8,14 @@ Nothing is lost with an agenda: it can be thrown away and loaded again. An entry
 cancelled or moved its task; the store finds out when it is claimed.
 """
 
+from itertools import islice
+
 from tickwheel.stores.contract import Due
 from tickwheel.wheels import BINARY, HierarchicalWheel, Timer
 
 __all__ = ["Agenda"]
+
+LOOKED_AT_MAX = 10_000  # entries; some milliseconds, and those loaded first are the oldest
 
 
 class Agenda:
@@ -56,6 +60,30 @@ class Agenda:
         """Return a moment before which nothing is due; None if nothing is pending."""
         tick = self._wheel.next_due()
         return None if tick is None else self._origin + tick
+
+    def oldest_due(self, now: int) -> int | None:
+        """Return since when the oldest entry has been due, of those entered first; None if nothing is."""
+        due = self.next_due()
+        if due is None or due > now:
+            return None
+        # The wheel has what came too late on its next tick; its own time is in the entry.
+        entries = (timer.payload for timer in islice(self._timers.values(), LOOKED_AT_MAX))
+        oldest = min((due.run_at for due in entries if isinstance(due, Due)), default=now + 1)
+        return oldest if oldest <= now else None
+
+    def levels(self) -> list[int]:
+        """Count the entries on each dial, the fastest first."""
+        return [sum(slots) for slots in self._wheel.occupancy()]
+
+    @property
+    def overflow(self) -> int:
+        """How many entries lie beyond the slowest dial."""
+        return self._wheel.stats.overflow
+
+    @property
+    def ticks(self) -> int:
+        """How many milliseconds its hand has moved."""
+        return self._wheel.now
 
     def __contains__(self, task_id: str) -> bool:
         return task_id in self._timers

@@ -25,6 +25,7 @@ from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import Duration
 from tickwheel.errors import InvalidSchedule, UnknownTask
 from tickwheel.observe.events import Events
+from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.draft import Wishes, draft, moment_of, to_ms
 from tickwheel.scheduler.engine import Engine
 from tickwheel.scheduler.options import Options
@@ -163,7 +164,8 @@ class AsyncScheduler:
         return await self._add(drafts, on_conflict)
 
     async def _add(self, drafts: Sequence[Task], on_conflict: OnConflict) -> list[Task]:
-        conflicts = await self._opened.add(drafts, on_conflict)
+        with self.events.adding(drafts) as witnessed:
+            conflicts = await self._opened.add(witnessed, on_conflict)
         for conflict in conflicts:
             self._note(conflict.task, "added" if conflict.added else None)
         return [conflict.task for conflict in conflicts]
@@ -201,12 +203,19 @@ class AsyncScheduler:
         """Count the tasks of each status."""
         return await self._opened.counts()
 
+    def picture(self) -> Picture | None:
+        """Return how the engine stands; None if it does not run. To be asked on the scheduler's loop."""
+        return None if self._engine is None else self._engine.picture()
+
     # -- changing
 
     async def cancel(self, task_id: str, reason: str = "cancelled") -> Task:
         """Cancel a task: at once if it waits; if it runs, it is asked to stop."""
+        # To cancel twice is to cancel once: nobody is told again.
+        before = (await self._opened.get([task_id]))[0] if self.events.heard else None
         task = self._known(task_id, (await self._opened.cancel([task_id], reason))[0])
-        return self._note(task, "cancelled" if task.status is Status.CANCELLED else None)
+        changed = before is None or before.status is not Status.CANCELLED
+        return self._note(task, "cancelled" if changed and task.status is Status.CANCELLED else None)
 
     async def reschedule(self, task_id: str, *, delay: Duration | None = None, at: datetime | None = None) -> Task:
         """Move a task that waits."""

@@ -21,6 +21,7 @@ from typing import Final
 from tickwheel.clock import Clock
 from tickwheel.errors import StoreError
 from tickwheel.observe.events import Events
+from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.agenda import Agenda
 from tickwheel.scheduler.flights import Flights
 from tickwheel.scheduler.holdings import Holdings
@@ -84,6 +85,8 @@ class Engine:
         self._claiming = asyncio.Lock()
         self._doubtful = False  # whether a claim was made that nobody knows of
         self._loops: list[asyncio.Task[None]] = []
+        self._ticks = 0  # of agendas before this one
+        self._wall_ahead_ns = clock.time_ns() - clock.monotonic_ns()
 
     def _now(self) -> int:
         return self._clock.time_ns() // 1_000_000
@@ -236,6 +239,7 @@ class Engine:
     async def _reload(self) -> None:
         """Begin with an empty agenda: the clock went back, and what was due may not be any more."""
         log.warning("the clock was set back; loading again what is due")
+        self._ticks += self._agenda.ticks
         self._agenda = Agenda(self._now())
         until = self._now() + self._options.horizon_ms
         await self._load(self._holdings.leases(), None, until)
@@ -289,3 +293,19 @@ class Engine:
         if task.id in self._flights:
             return "running here"
         return "in the wheel" if task.id in self._agenda else "in the store, beyond the horizon"
+
+    def picture(self) -> Picture:
+        """Return how it stands; to be asked on its loop."""
+        now = self._now()
+        step_ns = self._clock.time_ns() - self._clock.monotonic_ns() - self._wall_ahead_ns
+        return Picture(
+            at=now,
+            queued=len(self._flights),
+            queued_max=self._options.in_flight_max,
+            levels=self._agenda.levels(),
+            overflow=self._agenda.overflow,
+            ticks=self._ticks + self._agenda.ticks,
+            oldest_due_at=self._agenda.oldest_due(now),
+            clock_step_ms=round(step_ns / 1_000_000),
+            partitions=len(self._holdings.leases()),
+        )

@@ -8,6 +8,7 @@ What is in flight is running in the store. A crash leaves it there, for whoever 
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextvars import copy_context
 from random import Random
 from typing import Final
 
@@ -98,7 +99,7 @@ class Flights:
             asyncio.get_running_loop().call_later(wait_ns / 1e9, self._begin_at, moment)
         else:
             for task in self._waiting.pop(moment, ()):
-                self._begin(task)
+                copy_context().run(self._begin, task)  # what is set when it starts is for this run alone
 
     def _begin(self, task: Task) -> None:
         now = self.now()

@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from tickwheel.durations import Duration
 from tickwheel.observe.events import Events
+from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.async_scheduler import AsyncScheduler
 from tickwheel.scheduler.draft import Wishes
 from tickwheel.scheduler.recovery import Recovery
@@ -148,6 +149,14 @@ class Scheduler:
     def counts(self) -> dict[Status, int]:
         """Count the tasks of each status."""
         return self._call(self._inner.counts())
+
+    def picture(self) -> Picture | None:
+        """Return how the engine stands; None if it does not run."""
+        loop = self._loop
+        return None if loop is None else asyncio.run_coroutine_threadsafe(self._look(), loop).result()
+
+    async def _look(self) -> Picture | None:
+        return self._inner.picture()
 
     def cancel(self, task_id: str, reason: str = "cancelled") -> Task:
         """Cancel a task: at once if it waits; if it runs, it is asked to stop."""

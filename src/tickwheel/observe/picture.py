@@ -1,0 +1,52 @@
+r"""How a scheduler stands at one moment: what metrics and a dashboard show, and nothing of the engine itself.
+
+    agenda (wheel)          queue: claimed and not finished
+    [....#..##....#] -----> [ waiting | running | being written ] -----> store
+          `levels`                       `queued`
+    \________________________ `active` ________________________/
+
+It is made by the engine, on its loop, when someone asks: between two pictures nothing is kept.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from tickwheel.observe.events import Events
+
+__all__ = ["Picture", "Watched"]
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """One look at an engine."""
+
+    at: int  # milliseconds since 1970, by the engine's clock
+    queued: int  # tasks that are claimed and not finished
+    queued_max: int  # with so many, no more are claimed
+    levels: list[int]  # entries on each dial of the wheel, the fastest first
+    overflow: int  # entries beyond the slowest dial
+    ticks: int  # milliseconds the hand has moved since the engine began
+    oldest_due_at: int | None  # of what is due and not claimed; None if nothing is
+    clock_step_ms: int  # by how much the wall clock was set since the engine began; below 0: back
+    partitions: int  # that this engine owns for certain
+
+    @property
+    def active(self) -> int:
+        """Count the tasks the engine has in its hands: on the wheel, or claimed."""
+        return sum(self.levels) + self.overflow + self.queued
+
+    @property
+    def oldest_due_age_ms(self) -> int:
+        """Return for how long the oldest task has been due that nobody claimed; 0 if there is none."""
+        return 0 if self.oldest_due_at is None else max(self.at - self.oldest_due_at, 0)
+
+
+class Watched(Protocol):
+    """What can be watched: an `AsyncScheduler` or a `Scheduler`."""
+
+    @property
+    def events(self) -> Events:
+        """What happens, as it happens."""
+
+    def picture(self) -> Picture | None:
+        """How it stands; None if it runs no tasks now."""
