@@ -36,6 +36,7 @@ __all__ = [
     "InvalidWorkers",
     "LengthMismatch",
     "MissingCallback",
+    "MissingExtra",
     "NotATimer",
     "NotWholeTicks",
     "PayloadTooLarge",
@@ -71,6 +72,16 @@ class TickwheelError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # An exception is unpickled by calling its class with its words; ours are made from what they are about.
         return rebuild, (type(self), self.args, self.__dict__)
+
+
+class MissingExtra(TickwheelError, ImportError):
+    """A part of tickwheel stands on packages that are not installed."""
+
+    def __init__(self, part: str, package: str, extra: str) -> None:
+        self.part = part
+        self.package = package
+        self.extra = extra
+        super().__init__(f"{part} need {package}, which is not installed: pip install 'tickwheel[{extra}]'")
 
 
 def rebuild(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException:
