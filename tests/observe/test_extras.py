@@ -1,0 +1,35 @@
+"""What stands on packages that need not be installed: the rest does without, and what does not says so."""
+
+import subprocess
+import sys
+
+import pytest
+
+EXTRAS = ("prometheus_client", "structlog", "opentelemetry")
+
+
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+def test_the_library_loads_none_of_them() -> None:
+    done = run(
+        "import sys, tickwheel, tickwheel.cli, tickwheel.observe, tickwheel.scheduler\n"
+        "import tickwheel.observe.event_log, tickwheel.observe.masking\n"
+        f"print(sorted(set({EXTRAS!r}) & set(sys.modules)))"
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "words"),
+    [
+        ("metrics", "prometheus_client", "metrics need prometheus-client, which is not installed"),
+        ("logs", "structlog", "configured logs need structlog, which is not installed"),
+        ("tracing", "opentelemetry", "traces need opentelemetry-api, which is not installed"),
+    ],
+)
+def test_what_is_missing_is_named(module: str, package: str, words: str) -> None:
+    extra = "otel" if module == "tracing" else "server"
+    done = run(f"import sys; sys.modules[{package!r}] = None; import tickwheel.observe.{module}")
+    assert f"tickwheel.errors.MissingExtra: {words}: pip install 'tickwheel[{extra}]'" in done.stderr
