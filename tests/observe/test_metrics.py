@@ -132,11 +132,11 @@ def test_a_clock_that_was_set_is_seen_and_the_ticks_go_on(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         metrics = Metrics(scheduler)
         await scheduler.add("note", {"what": "beat"}, every="10s")
-        await asyncio.sleep(60)
+        await asyncio.sleep(65)
         before = scrape(metrics)
         assert before["tickwheel_clock_step_seconds"] == 0
         world.clock.step_wall(-HOUR * 10**9)
-        await asyncio.sleep(2 * HOUR)
+        await asyncio.sleep(30)
         after = scrape(metrics)
         assert after["tickwheel_clock_step_seconds"] == -HOUR
         assert after["tickwheel_ticks_total"] > before["tickwheel_ticks_total"]
