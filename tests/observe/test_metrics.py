@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.observe.told import Told
 from tests.scheduler.worlds import World
-from tickwheel.observe import Event, Events, Picture
+from tickwheel.observe import Event
 from tickwheel.observe.metrics import CONTENT_TYPE, OTHER, Metrics
 from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.tasks import RetryPolicy
@@ -144,16 +145,6 @@ def test_a_clock_that_was_set_is_seen_and_the_ticks_go_on(world: World) -> None:
         assert scrape(metrics)["tickwheel_clock_step_seconds"] == HOUR
 
     world.play(story)
-
-
-class Told:
-    """Something to watch that runs nothing."""
-
-    def __init__(self) -> None:
-        self.events = Events()
-
-    def picture(self) -> Picture | None:
-        return None
 
 
 def test_handlers_beyond_the_bound_are_counted_together() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextvars import copy_context
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, get_current_span
 
+from tests.observe.told import Told
 from tests.scheduler.worlds import World
 from tickwheel import aio
 from tickwheel.errors import DuplicateTask
+from tickwheel.observe import Event
 from tickwheel.observe import tracing as module
 from tickwheel.observe.tracing import Tracing
 from tickwheel.scheduler import AsyncScheduler, Scheduler
@@ -79,6 +82,32 @@ def test_a_run_is_linked_to_its_add_and_begins_a_trace_of_its_own(recorder: Reco
         "tickwheel.run.late_ms": 0,
         "tickwheel.run.outcome": "completed",
     }
+
+
+def test_a_run_is_no_child_of_what_started_the_scheduler(recorder: Recorder) -> None:
+    world = World()
+
+    async def main() -> None:
+        with recorder.provider.get_tracer("shop").start_as_current_span("boot"):
+            scheduler = await world.scheduler().start()
+        Tracing(scheduler, recorder.provider)
+        await scheduler.add("note", {"what": "a"})
+        await asyncio.sleep(5)
+        await scheduler.stop()
+
+    aio.run(main(), clock=world.clock)
+    (run,) = recorder.spans("run note")
+    assert run.parent is None
+
+
+def test_a_run_ends_when_its_function_does_not_when_that_is_written(recorder: Recorder) -> None:
+    told = Told()
+    Tracing(told, recorder.provider)
+    started = Event(kind="started", task_id="a", handler="h", at=1000, attempt=1, late_ms=0)
+    copy_context().run(told.events.tell, started)  # the run's surroundings, not the test's
+    told.events.tell(Event(kind="completed", task_id="a", handler="h", at=5000, attempt=1, took_ms=2500))
+    (run,) = recorder.spans("run h")
+    assert (run.start_time, run.end_time) == (1_000_000_000, 3_500_000_000)
 
 
 def test_each_attempt_is_a_span_with_what_it_raised(recorder: Recorder) -> None:

@@ -13,7 +13,7 @@ render on that loop for an `AsyncScheduler`, and wherever you like for a `Schedu
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from tickwheel.errors import MissingExtra
 from tickwheel.observe.events import Event, Kind
@@ -30,7 +30,7 @@ except ImportError as error:
 __all__ = ["CONTENT_TYPE", "HANDLERS_MAX", "OTHER", "Metrics"]
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-HANDLERS_MAX: Final = 100  # names of handlers that are told apart: each costs some 30 series
+HANDLERS_MAX: Final = 100  # names of handlers that are told apart: each costs some 40 series
 OTHER: Final = "other"  # what all further handlers are counted under
 
 # From a millisecond, the tick of the wheel, to half an hour; 1 s is where lateness is alarming.
@@ -53,7 +53,7 @@ class Metrics:
 
     def __init__(self, scheduler: Watched, *, handlers_max: int = HANDLERS_MAX) -> None:
         self._handlers_max = handlers_max
-        self._handlers: set[str] = set()
+        self._handlers: dict[str, Figures] = {}
         self.registry = CollectorRegistry()
         labels = ("handler",)
         self._counted = {
@@ -87,23 +87,35 @@ class Metrics:
         self._leave()
 
     def _hear(self, event: Event) -> None:
-        handler = self._label(event.handler)
-        counter = self._counted.get(event.kind)
+        figures = self._handlers.get(event.handler) or self._figures(event.handler)
+        counter = figures.counted.get(event.kind)
         if counter is not None:
-            counter.labels(handler).inc()
+            counter.inc()
         if event.late_ms is not None:
             self._lateness.observe(event.late_ms / 1000)
         if event.took_ms is not None and event.kind in RUN_ENDS:
-            self._executed.labels(handler).inc()
-            self._duration.labels(handler).observe(event.took_ms / 1000)
+            figures.executed.inc()
+            figures.duration.observe(event.took_ms / 1000)
 
-    def _label(self, handler: str) -> str:
-        if handler in self._handlers:
-            return handler
+    def _figures(self, handler: str) -> "Figures":
+        """Return the figures of a handler, all of them from 0, so that the first failure is seen as a rise."""
         if len(self._handlers) >= self._handlers_max:
-            return OTHER
-        self._handlers.add(handler)
-        return handler
+            handler = OTHER
+        if handler not in self._handlers:
+            self._handlers[handler] = Figures(
+                counted={kind: counter.labels(handler) for kind, counter in self._counted.items()},
+                executed=self._executed.labels(handler),
+                duration=self._duration.labels(handler),
+            )
+        return self._handlers[handler]
+
+
+class Figures(NamedTuple):
+    """What is counted for one handler."""
+
+    counted: dict[Kind, Counter]
+    executed: Counter
+    duration: Histogram
 
 
 class Gauges(Collector):
