@@ -95,7 +95,7 @@ def test_gauges_show_the_engine_when_they_are_read(world: World) -> None:
         busy = scrape(metrics)
         assert busy["tickwheel_tasks_active"] == 5
         assert busy["tickwheel_queue_size"] == 1
-        assert busy["tickwheel_queue_limit"] == 1000
+        assert busy["tickwheel_queue_limit"] == 2000
         assert busy["tickwheel_partitions_owned"] == world.store.partitions
         assert busy["tickwheel_oldest_due_age_seconds"] == 0
         levels = {name: value for name, value in busy.items() if name.startswith("tickwheel_wheel_timers")}

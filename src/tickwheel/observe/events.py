@@ -94,6 +94,11 @@ class Events:
                 tasks = witnesses.enter_context(witness(tasks))
             yield tasks
 
+    @property
+    def heard(self) -> bool:
+        """Whether anyone listens."""
+        return bool(self._listeners)
+
     def happened(
         self,
         kind: Kind,

@@ -15,6 +15,7 @@ is loaded anew, and nothing runs before its time comes again.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from itertools import compress
 from random import Random
 from typing import Final
 
@@ -23,7 +24,7 @@ from tickwheel.errors import StoreError
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.agenda import Agenda
-from tickwheel.scheduler.flights import Flights
+from tickwheel.scheduler.flights import Flights, told_of
 from tickwheel.scheduler.holdings import Holdings
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.recovery import Recovery
@@ -175,13 +176,14 @@ class Engine:
             left = [task for task in found if task.id not in self._flights]
             if not left:
                 break  # they run right here, under leases that we had before
-            batch = [self._flights.finish(task, outcomes.orphan(task, now)) for task in left]
-            accepted = await self._store.finish([finish for finish in batch if finish is not None])
+            wanted = (self._flights.finish(task, outcomes.orphan(task, now)) for task in left)
+            batch = [finish for finish in wanted if finish is not None]
+            accepted = await self._store.finish(batch)
             if not any(accepted):
                 break  # they are not ours to put back any more
             orphaned += sum(accepted)
-            for task in left:
-                self._events.happened("recovered", task, now, reason="its worker died while it ran")
+            for finish in compress(batch, accepted):
+                self._events.happened(told_of(finish.task), finish.task, now, run=finish.run)
         until = max(self._loaded_until, now + self._options.horizon_ms)
         overdue = await self._load(leases, None, until)
         self._loaded_until = until

@@ -25,7 +25,7 @@ from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Outcome, Workers
 
-__all__ = ["Flights"]
+__all__ = ["Flights", "told_of"]
 
 NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
 NO_ROOM_MS: Final = 1_000  # how long it waits for runs that were stopped and hold on to their places
@@ -131,7 +131,8 @@ class Flights:
         elif isinstance(error, WorkersClosed):
             self._put_back(task, task.run_at, CLOSED)
         elif isinstance(error, RunCancelled) and error.closing:
-            self._settle(task, outcomes.orphan(task, now), "recovered")
+            left = outcomes.orphan(task, now)
+            self._settle(task, left, told_of(left[0]))
         elif isinstance(error, RunCancelled):
             self._settle(task, outcomes.stop(task, "cancelled while it ran", now), "cancelled")
         else:
@@ -147,6 +148,7 @@ class Flights:
         """Have an outcome written with the next batch."""
         finish = self.finish(task, outcome)
         if finish is None:
+            self._events.happened("lost", task, self.now(), reason="its partition is not ours any more")
             self._land(task.id, None)
             return
         self._finishes.append((finish, kind))
@@ -202,3 +204,8 @@ class Flights:
                 self._put_back(task, task.run_at, CLOSED)
         while self._finishes:
             await self._write_batch()
+
+
+def told_of(orphan: Task) -> Kind:
+    """Say what became of a task whose worker died: it runs again, unless it must not run twice."""
+    return "failed" if orphan.status is Status.FAILED else "recovered"
