@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from bench.measure import Cell
 from bench.subjects import CACHE, IDLE, LEADER, LOOP, PURE, THREADS, TIMEOUT, TIMEOUT_ON_LOOP
+from bench.verdict import Verdict
 from bench.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["TARGETS", "Target", "Verdict", "judge", "needed_cells"]
+__all__ = ["TARGETS", "Target", "judge", "needed_cells"]
 
 THOUSAND, TEN_THOUSAND, HUNDRED_THOUSAND, MILLION, TEN_MILLION = 1000, 10_000, 100_000, 1_000_000, 10_000_000
 PURE_N = HUNDRED_THOUSAND  # enough to show it; the interpreted wheel takes a second for ten times as many
@@ -38,21 +39,6 @@ class Target:
         if self.relation == "<=":
             return value <= self.bound
         return value > self.bound if self.relation == ">" else value >= self.bound
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A target and what was measured; no value if a median is missing."""
-
-    target: Target
-    value: float | None
-
-    @property
-    def outcome(self) -> str:
-        """`met`, `missed` or `not measured`."""
-        if self.value is None:
-            return "not measured"
-        return "met" if self.target.holds(self.value) else "missed"
 
 
 def _faster(workload: str, other: str, n: int, bound: float, *, relation: str = ">=", subject: str = LEADER) -> Target:
@@ -128,7 +114,7 @@ TARGETS = (
 
 def judge(
     median: Callable[[Cell], float | None], *, collector: bool, targets: Iterable[Target] = TARGETS
-) -> list[Verdict]:
+) -> list[Verdict[Target]]:
     """Work out every target from the medians of a run."""
     return [Verdict(target, _value(target, median, collector=collector)) for target in targets]
 

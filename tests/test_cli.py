@@ -53,6 +53,18 @@ def test_a_task_is_added_listed_moved_and_cancelled(shop: Path) -> None:
     assert answer(shop, "retry", "order-7")["status"] == "pending"
 
 
+def test_what_happens_to_a_task_that_is_there_already_can_be_chosen(shop: Path) -> None:
+    add = ("add", "orders.cancel", "--id", "order-7")
+    first = answer(shop, *add, "--delay", "1d")
+    assert "there is a task 'order-7' already" in tickwheel(shop, *add, "--delay", "2d", code=1)
+    assert answer(shop, *add, "--delay", "2d", "--on-conflict", "keep") == first
+    moved = answer(shop, *add, "--delay", "3d", "--priority", "5", "--on-conflict", "debounce")
+    assert (moved["priority"], moved["run_at"] > first["run_at"]) == (0, True)
+    replaced = answer(shop, *add, "--delay", "4d", "--priority", "5", "--on-conflict", "replace")
+    assert (replaced["priority"], replaced["run_at"] > moved["run_at"]) == (5, True)
+    assert "on_conflict=keep" in tickwheel(shop, *add, "--on-conflict", "kep", code=1)
+
+
 def test_mistakes_are_said_in_one_line(shop: Path) -> None:
     assert "no duration" in tickwheel(shop, "add", "x", "--delay", "soon", code=1)
     assert "JSON object" in tickwheel(shop, "add", "x", "[1]", code=1)

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.durable.samples import SAMPLES
-from bench.durable.targets import Key, Verdict, judge
+from bench.durable.targets import Key, Target, judge
 from bench.results import environment
+from bench.verdict import Verdict
 
 __all__ = ["Run", "document", "print_report"]
 
@@ -44,7 +45,7 @@ class Run:
     failed: bool = False  # whether something is missing that could have been measured
 
     @property
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[Verdict[Target]]:
         """Every target, held against it."""
         return judge(self.samples)
 
@@ -99,7 +100,7 @@ def print_report(run: Run) -> None:
     _print_targets(console, run.verdicts)
 
 
-def _print_targets(console: Console, verdicts: Sequence[Verdict]) -> None:
+def _print_targets(console: Console, verdicts: Sequence[Verdict[Target]]) -> None:
     table = Table(title="targets", title_justify="left")
     table.add_column("promise")
     for heading in ("target", "measured", "outcome"):

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench.durable.samples import SAMPLES
+from bench.verdict import Verdict
 
-__all__ = ["TARGETS", "Key", "Target", "Verdict", "judge"]
+__all__ = ["TARGETS", "Key", "Target", "judge"]
 
 Key = tuple[str, str]  # the name of a sample, and which of its figures
 Medians = Callable[[Key], float | None]
@@ -46,21 +47,6 @@ class Target:
     def holds(self, value: float) -> bool:
         """Hold a value against the bound."""
         return value <= self.bound if self.relation == "<=" else value >= self.bound
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A target and what was measured."""
-
-    target: Target
-    value: float | None
-
-    @property
-    def outcome(self) -> str:
-        """`met`, `missed` or `not measured`."""
-        if self.value is None:
-            return "not measured"
-        return "met" if self.target.holds(self.value) else "missed"
 
 
 def _faster(what: str, bound: float, *others: str) -> Target:
@@ -117,7 +103,7 @@ TARGETS = (
 assert all(key[0] in SAMPLES for target in TARGETS for key in (target.over, *target.under))
 
 
-def judge(samples: Mapping[Key, list[float]]) -> list[Verdict]:
+def judge(samples: Mapping[Key, list[float]]) -> list[Verdict[Target]]:
     """Work out every target from the medians of a run; how many were early is counted over all of it."""
 
     def medians(key: Key) -> float | None:

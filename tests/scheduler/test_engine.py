@@ -1,6 +1,7 @@
 """The engine on virtual time: nothing early, nothing lost, and every end has a reason."""
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -240,6 +241,47 @@ def test_what_ends_in_time_when_stopped_is_done(world: World) -> None:
 
     world.play(leave, grace_s=5.0)
     world.play(watch)
+
+
+def test_more_tasks_than_there_is_room_for_wait_in_the_store(world: World) -> None:
+    inside: list[int] = [0]
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("crowd")
+        async def crowd() -> None:
+            inside.append(inside[-1] + 1)
+            await asyncio.sleep(1)
+            inside.append(inside[-1] - 1)
+
+        await scheduler.add_many([{"handler": "crowd"}] * 50)
+        await asyncio.sleep(60)
+        assert (await scheduler.counts())[Status.COMPLETED] == 50
+
+    world.play(story, in_flight_max=3)
+    assert max(inside) == 3
+
+
+def test_a_task_that_finds_no_room_is_put_back_and_has_not_failed(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("stubborn")
+        async def stubborn() -> None:
+            ends_at = world.now() + 60_000
+            while world.now() < ends_at:  # whoever cancels it
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(60)
+
+        await scheduler.add("stubborn", timeout="1s", id="stubborn")
+        due = datetime.fromtimestamp(world.now() / 1000 + 20, UTC)
+        await scheduler.add_many([{"handler": "note", "args": {"what": name}, "at": due, "id": name} for name in "ab"])
+        await asyncio.sleep(30)
+        assert (await scheduler.get("stubborn")).status is Status.FAILED
+        first, second = (await scheduler.get("a"), await scheduler.get("b"))
+        assert (first.status, first.attempt) == (Status.COMPLETED, 1)
+        assert (second.status, second.attempt, second.failures) == (Status.COMPLETED, 2, 0)
+
+    world.play(story, in_flight_max=2)
+    assert world.ran[1][0] - world.ran[0][0] >= 1000
+    assert world.kinds("b") == ["added", "started", "retried", "started", "completed"]
 
 
 def test_a_clock_that_is_set_back_lets_nothing_run_early(world: World) -> None:
