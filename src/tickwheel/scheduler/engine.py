@@ -3,9 +3,10 @@
     store --load--> agenda --claim--> in flight --run--> outcome --finish--> store
             far       soon    fenced              workers           fenced
 
-Four loops share the work: one keeps the leases and loads what comes into the horizon, one turns the agenda and
-claims, one writes outcomes, and one listens to what others change. Each does one thing in batches, survives a store
-that is away for a while, and holds nothing that the store does not have: after a crash another engine goes on.
+Five loops share the work: one keeps the leases and loads what comes into the horizon, one turns the agenda and
+claims, one writes outcomes, one listens to what others change, and one watches for partitions to take over. Each
+does one thing in batches, survives a store that is away for a while, and holds nothing that the store does not have:
+after a crash another engine goes on.
 
 Tasks are claimed some milliseconds ahead, in one fenced write for all of them, and then started exactly when they are
 due, by the wall clock. A step of that clock is noticed: forward, tasks are due by their late policy; back, the agenda
@@ -21,10 +22,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from tickwheel.clock import Clock
+from tickwheel.cluster import Holdings
 from tickwheel.errors import RunCancelled, StoreError, UnknownHandler, WorkersClosed
 from tickwheel.observe.events import Event, Events, Kind
 from tickwheel.scheduler.agenda import Agenda
-from tickwheel.scheduler.holdings import Holdings
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.scheduler.storable import describe, storable
@@ -42,6 +43,7 @@ STEP_MS: Final = 1_000  # a wall clock that goes back by more than this was set,
 LISTEN_S: Final = 0.1  # between two looks at what others changed, at the least
 LISTEN_SHARE: Final = 10  # and so many times as long as the last one took
 NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
+DRAIN_S: Final = 0.02  # between two looks whether something still runs in what is to be given back
 PAUSE_S: Final = 0.1  # after a store could not be reached, at first
 PAUSE_S_MAX: Final = 5.0
 LAST_ID: Final = "\U0010ffff"  # after every id
@@ -92,8 +94,8 @@ class Engine:
 
     async def start(self) -> Recovery:
         """Take over, see what was left undone, and begin; returns what was found."""
-        new = await self._holdings.take()
-        recovery = await self._recover(new)
+        self._loaded_until = self._now() + self._options.horizon_ms
+        recovery = await self._recover(await self._holdings.take())
         self._loops = [
             asyncio.create_task(self._persist(name, step))
             for name, step in (
@@ -101,6 +103,7 @@ class Engine:
                 ("turn", self._turn),
                 ("write", self._write),
                 ("listen", self._listen),
+                ("watch", self._holdings.watch),
             )
         ]
         return recovery
@@ -111,6 +114,7 @@ class Engine:
         self._look.set()
         async with self._claiming:
             pass  # what is being claimed is ours to run: broken off, it would look as if we had died with it
+        await self._holdings.retire()
         try:
             async with asyncio.timeout(self._options.grace_s):
                 await self._idle.wait()
@@ -127,7 +131,7 @@ class Engine:
         await asyncio.gather(*self._runs, return_exceptions=True)
         while self._finishes:
             await self._write_batch()
-        await self._holdings.give_back()
+        await self._holdings.leave()
 
     async def _persist(self, name: str, step: Callable[[], object]) -> None:
         """Take a step again and again; wait longer and longer while the store is away."""
@@ -149,9 +153,11 @@ class Engine:
     async def _keep(self) -> None:
         if self._doubtful:
             # A claim without an answer may have been made: under new leases it shows as an orphan.
-            await self._holdings.give_back()
+            self._holdings.let_go()
             self._doubtful = False
-        new = await self._holdings.take()
+            await self._hand_over()
+        new = await self._holdings.take(self._busy())
+        self._agenda.drop_partitions(self._holdings.pop_lost())
         if new:
             await self._recover(new)
         now = self._now()
@@ -165,7 +171,16 @@ class Engine:
             self._rescan_at = now + self._options.rescan_ms
         if leases:
             await self._store.checkpoint(leases, min(now, self._agenda.next_due() or now))
-        await asyncio.sleep(self._options.lease_ttl_ms / 3000)
+        while not await self._holdings.rest(DRAIN_S if self._holdings.leaving else None):
+            await self._hand_over()
+
+    def _busy(self) -> set[int]:
+        return {task.partition for task in self._in_flight.values()}
+
+    async def _hand_over(self) -> None:
+        """Give back the partitions that others shall have, and in which nothing runs any more."""
+        async with self._claiming:  # what is being claimed is in flight in a moment
+            await self._holdings.give_back(self._busy())
 
     async def _recover(self, leases: list[Lease]) -> Recovery:
         """Put back what died with an earlier owner, and load what is due."""
@@ -182,9 +197,8 @@ class Engine:
             orphaned += sum(accepted)
             for task in left:
                 self._tell("recovered", task, reason="its worker died while it ran")
-        until = max(self._loaded_until, now + self._options.horizon_ms)
-        overdue = await self._load(leases, None, until)
-        self._loaded_until = until
+        overdue = await self._load(leases, None, self._loaded_until)
+        self._holdings.looked_through(leases)
         checkpoints = [lease.checkpoint for lease in leases if lease.checkpoint]
         down_ms = now - min(checkpoints) if checkpoints else 0
         return Recovery(partitions=len(leases), down_ms=max(down_ms, 0), overdue=overdue, orphaned=orphaned)
@@ -365,7 +379,7 @@ class Engine:
         """Take note of a task as it is in the store now."""
         if task.cancel_requested and task.id in self._in_flight:
             self._workers.cancel(task.id)
-        if task.status is not Status.PENDING or self._holdings.of(task.partition) is None:
+        if task.status is not Status.PENDING or not self._holdings.keeps(task.partition):
             self._agenda.drop(task.id)
         elif task.run_at <= self._loaded_until:
             self._enter([Due(task.run_at, task.id, task.partition, task.priority, task.version)])
