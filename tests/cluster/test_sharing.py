@@ -10,6 +10,7 @@ import pytest
 from tests.scheduler.flaky import FlakyStore
 from tests.scheduler.worlds import World
 from tickwheel import aio
+from tickwheel.errors import StoreUnavailable
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.scheduler.draft import partition_of
 from tickwheel.stores import Store
@@ -86,6 +87,21 @@ def test_the_first_node_has_everything_when_it_is_started(cluster: Cluster) -> N
     async def story() -> None:
         await cluster.join("a")
         assert await cluster.held() == {"a": 64}
+
+    cluster.live(story)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_node_that_could_not_start_is_in_nobodys_way(cluster: Cluster, after: bool) -> None:
+    async def story() -> None:
+        for fail_at in range(1, 6):
+            flaky: Any = FlakyStore(cluster.store, fail_at, after=after)
+            with pytest.raises(StoreUnavailable):
+                await cluster.join("a", flaky)
+            assert await cluster.store.heartbeat("b", 1) == ["b"], flaky.failed
+            answer_lost = after and flaky.failed == "acquire"  # nobody can give back what nobody knows of
+            assert bool(await cluster.store.leases()) == answer_lost, flaky.failed
+            await asyncio.sleep(TTL_S)
 
     cluster.live(story)
 

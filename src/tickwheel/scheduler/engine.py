@@ -16,6 +16,7 @@ is loaded anew, and nothing runs before its time comes again.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -95,7 +96,12 @@ class Engine:
     async def start(self) -> Recovery:
         """Take over, see what was left undone, and begin; returns what was found."""
         self._loaded_until = self._now() + self._options.horizon_ms
-        recovery = await self._recover(await self._holdings.take())
+        try:
+            recovery = await self._recover(await self._holdings.take())
+        except StoreError:
+            with suppress(StoreError):  # whoever tries again shall not have to wait for us to be missed
+                await self._holdings.leave()
+            raise
         self._loops = [
             asyncio.create_task(self._persist(name, step))
             for name, step in (
