@@ -245,6 +245,39 @@ def test_a_stream_of_tasks_runs_once_while_nodes_come_and_go(cluster: Cluster) -
     assert max(late) < 1000, "who is new somewhere finds there what waits"
 
 
+class SlowStore(FlakyStore):
+    """Takes half a second to find what is due, however little of it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if name != "due":
+            return found
+
+        async def due(*args: Any) -> Any:
+            await asyncio.sleep(0.5)
+            return await found(*args)
+
+        return due
+
+
+def test_leases_are_kept_however_long_it_takes_to_load_what_is_due(cluster: Cluster) -> None:
+    cluster.options["batch_max"] = 10
+    slow: Any = SlowStore(cluster.store, 0, after=False)
+
+    async def story() -> None:
+        adder = await cluster.scheduler(run=False).start()
+        await adder.add_many({"handler": "whose", "args": {"what": str(number)}} for number in range(200))
+        begun = cluster.now()
+        await cluster.join("a", slow)
+        assert cluster.now() - begun > 3 * TTL_S * 1000
+        assert await cluster.held() == {"a": 64}
+        await asyncio.sleep(60)
+        assert {lease.epoch for lease in await cluster.store.leases()} == {1}
+        assert sorted(int(what) for _, what in cluster.by) == list(range(200))
+
+    cluster.live(story)
+
+
 def take_over(fail_at: int, *, after: bool) -> tuple[int, str | None]:
     """Let a node take over from a dead one with a store that fails once; return how many calls it made."""
     cluster = Cluster()

@@ -17,7 +17,7 @@ after a third of a lease, or as soon as something is free: when it was given bac
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 from tickwheel.clock import Clock
@@ -32,19 +32,21 @@ LOOK_S: Final = 0.1  # between two looks for free partitions, at the least
 
 
 class Holdings:
-    """The leases of one node."""
+    """The leases of one node; `lost` is told of partitions that we keep no more, or only under another lease."""
 
-    def __init__(self, store: Store, node: str, clock: Clock, ttl_ms: int) -> None:
+    def __init__(
+        self, store: Store, node: str, clock: Clock, ttl_ms: int, lost: Callable[[Collection[int]], None]
+    ) -> None:
         self._store = store
         self._node = node
         self._clock = clock
         self._ttl_ms = ttl_ms
+        self._tell_lost = lost
         self._leases: dict[int, Lease] = {}
         self._safe_until_ns = 0
         self._next_round_ns = 0
         self._new: set[int] = set()  # nobody has looked yet what is in them
         self._leaving: set[int] = set()
-        self._lost: set[int] = set()
         self._retiring = False
         self._woken = asyncio.Event()
         self._taking = asyncio.Lock()
@@ -70,26 +72,22 @@ class Holdings:
         """Whether there is something to be given back."""
         return bool(self._leaving)
 
-    def pop_lost(self) -> set[int]:
-        """Return the partitions that we had and keep no more, or only under another lease, since the last time."""
-        lost, self._lost = self._lost, set()
-        return lost
+    def new(self) -> list[Lease]:
+        """Return the leases of partitions that nobody has looked through yet."""
+        return [self._leases[partition] for partition in sorted(self._new)]
 
     def looked_through(self, leases: Collection[Lease]) -> None:
-        """Note that it is known what is in some partitions."""
-        self._new.difference_update(lease.partition for lease in leases)
+        """Note that it is known what is in some partitions, unless they are ours by another lease now."""
+        known = {(lease.partition, lease.epoch) for lease in leases}
+        self._new -= {partition for partition in self._new if (partition, self._leases[partition].epoch) in known}
 
     # -- a round
 
-    async def take(self, busy: Collection[int] = ()) -> list[Lease]:
-        """Hold on to what we have, and come nearer to our share; return the leases that are still to be looked through.
-
-        Of what is too much, `busy` partitions are let go of last.
-        """
+    async def take(self, busy: Collection[int] = ()) -> None:
+        """Hold on to what we have, and come nearer to our share; of what is too much, busy partitions go last."""
         async with self._taking:
             self._woken.clear()
             begun_ns = self._clock.monotonic_ns()
-            self._next_round_ns = begun_ns + self._ttl_ms * 1_000_000 // ROUNDS
             # Alive before the leases, and so dead before them: once they are free, nobody leaves them to the dead.
             living = await self._live()
             kept = await self._store.renew(list(self._leases.values()), self._ttl_ms) if self._leases else []
@@ -97,9 +95,10 @@ class Holdings:
             self._leases = {lease.partition: lease for lease in kept}
             self._safe_until_ns = begun_ns + int(self._ttl_ms * (1.0 - MARGIN) * 1_000_000)
             alone = living == [self._node] and len(self._leases) == self._store.partitions
-            if living and not alone:
-                await self._share(living, busy)
-            return [self._leases[partition] for partition in sorted(self._new)]
+            others_end_ns = await self._share(living, busy) if living and not alone else None
+            self._next_round_ns = begun_ns + self._ttl_ms * 1_000_000 // ROUNDS
+            if others_end_ns is not None:
+                self._next_round_ns = min(self._next_round_ns, others_end_ns)
 
     async def _live(self) -> list[str]:
         """Say that we live, and return who does; nobody, for our purposes, once we go."""
@@ -108,7 +107,8 @@ class Holdings:
         await self._store.leave(self._node)
         return []
 
-    async def _share(self, living: list[str], busy: Collection[int]) -> None:
+    async def _share(self, living: list[str], busy: Collection[int]) -> int | None:
+        """Let go of what is too much, take what is free; return when the first of others' leases ends, by our clock."""
         held = await self._store.leases()
         owners = {lease.partition: lease.node for lease in held}
         partitions = self._store.partitions
@@ -119,9 +119,10 @@ class Holdings:
         self._leases.update((lease.partition, lease) for lease in taken)
         self._new.update(lease.partition for lease in taken)
         ends = [lease.expires_at for lease in held if lease.partition not in self._leases]
-        if ends:
-            wait_ms = max(min(ends) - await self._store.time(), 1)
-            self._next_round_ns = min(self._next_round_ns, self._clock.monotonic_ns() + wait_ms * 1_000_000)
+        if not ends:
+            return None
+        left_ms = max(min(ends) - await self._store.time(), 1)
+        return self._clock.monotonic_ns() + left_ms * 1_000_000
 
     async def watch(self) -> None:
         """Have the next round as soon as a partition is free, as far as that is told."""
@@ -171,9 +172,11 @@ class Holdings:
         await self._store.leave(self._node)
 
     def _let_go(self, partitions: Collection[int]) -> None:
-        self._leaving.update(partitions)
-        self._lost.update(partitions)
-        self._new.difference_update(partitions)
+        going = set(partitions) - self._leaving
+        self._leaving |= going
+        self._new -= going
+        if going:
+            self._tell_lost(going)
 
     def _drop(self, partitions: Collection[int]) -> None:
         """Note what is not ours any more."""

@@ -3,10 +3,10 @@
     store --load--> agenda --claim--> in flight --run--> outcome --finish--> store
             far       soon    fenced              workers           fenced
 
-Five loops share the work: one keeps the leases and loads what comes into the horizon, one turns the agenda and
-claims, one writes outcomes, one listens to what others change, and one watches for partitions to take over. Each
-does one thing in batches, survives a store that is away for a while, and holds nothing that the store does not have:
-after a crash another engine goes on.
+Six loops share the work: one holds our partitions and one watches for others to take over, one keeps the agenda
+filled with what comes into the horizon, one turns it and claims, one writes outcomes, and one listens to what others
+change. Each does one thing in batches, survives a store that is away for a while, and holds nothing that the store does
+not have: after a crash another engine goes on.
 
 Tasks are claimed some milliseconds ahead, in one fenced write for all of them, and then started exactly when they are
 due, by the wall clock. A step of that clock is noticed: forward, tasks are due by their late policy; back, the agenda
@@ -15,7 +15,7 @@ is loaded anew, and nothing runs before its time comes again.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from random import Random
 from typing import Final
@@ -72,13 +72,14 @@ class Engine:
         self._events = events
         self._options = options
         self._chance = chance
-        self._holdings = Holdings(store, node, clock, options.lease_ttl_ms)
         self._agenda = Agenda(self._now())
+        self._holdings = Holdings(store, node, clock, options.lease_ttl_ms, lost=self._forget)
         self._loaded_until = 0
         self._rescan_at = self._now() + options.rescan_ms
         self._in_flight: dict[str, Task] = {}
         self._runs: set[asyncio.Task[None]] = set()
         self._finishes: list[tuple[Finish, Kind]] = []
+        self._held = asyncio.Event()  # there was a round, and something may be new
         self._look = asyncio.Event()  # at the agenda
         self._over = asyncio.Event()  # there are outcomes
         self._idle = asyncio.Event()  # nothing is in flight
@@ -97,22 +98,26 @@ class Engine:
         """Take over, see what was left undone, and begin; returns what was found."""
         self._loaded_until = self._now() + self._options.horizon_ms
         try:
-            recovery = await self._recover(await self._holdings.take())
+            await self._holdings.take()
+            self._begin(hold=self._hold)  # however long it takes to see what was left
+            recovery = await self._recover(self._holdings.new())
         except StoreError:
+            await self._end_loops()
             with suppress(StoreError):  # whoever tries again shall not have to wait for us to be missed
                 await self._holdings.leave()
             raise
-        self._loops = [
-            asyncio.create_task(self._persist(name, step))
-            for name, step in (
-                ("keep", self._keep),
-                ("turn", self._turn),
-                ("write", self._write),
-                ("listen", self._listen),
-                ("watch", self._holdings.watch),
-            )
-        ]
+        self._begin(
+            watch=self._holdings.watch, keep=self._keep, turn=self._turn, write=self._write, listen=self._listen
+        )
         return recovery
+
+    def _begin(self, **steps: Callable[[], object]) -> None:
+        self._loops += [asyncio.create_task(self._persist(name, step)) for name, step in steps.items()]
+
+    async def _end_loops(self) -> None:
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
 
     async def stop(self) -> None:
         """Take no more, wait for what runs, write its outcomes, and let others have the partitions."""
@@ -130,9 +135,7 @@ class Engine:
                 len(self._in_flight),
                 self._options.grace_s,
             )
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self._end_loops()
         await self._workers.close()
         await asyncio.gather(*self._runs, return_exceptions=True)
         while self._finishes:
@@ -154,31 +157,18 @@ class Engine:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
-    # -- keep: leases, and what comes into the horizon
+    # -- hold: our partitions
 
-    async def _keep(self) -> None:
+    async def _hold(self) -> None:
+        while not await self._holdings.rest(DRAIN_S if self._holdings.leaving else None):
+            await self._hand_over()
         if self._doubtful:
             # A claim without an answer may have been made: under new leases it shows as an orphan.
             self._holdings.let_go()
             self._doubtful = False
             await self._hand_over()
-        new = await self._holdings.take(self._busy())
-        self._agenda.drop_partitions(self._holdings.pop_lost())
-        if new:
-            await self._recover(new)
-        now = self._now()
-        if now + self._options.horizon_ms // 2 > self._loaded_until:
-            await self._load(self._holdings.leases(), (self._loaded_until, LAST_ID), now + self._options.horizon_ms)
-            self._loaded_until = now + self._options.horizon_ms
-        leases = self._holdings.leases()
-        if now >= self._rescan_at:
-            await self._load(leases, None, now + 2 * self._options.rescan_ms)  # what a lost hint spoke of
-            await self._store.purge(now - self._options.retention_ms)
-            self._rescan_at = now + self._options.rescan_ms
-        if leases:
-            await self._store.checkpoint(leases, min(now, self._agenda.next_due() or now))
-        while not await self._holdings.rest(DRAIN_S if self._holdings.leaving else None):
-            await self._hand_over()
+        await self._holdings.take(self._busy())
+        self._held.set()
 
     def _busy(self) -> set[int]:
         return {task.partition for task in self._in_flight.values()}
@@ -187,6 +177,28 @@ class Engine:
         """Give back the partitions that others shall have, and in which nothing runs any more."""
         async with self._claiming:  # what is being claimed is in flight in a moment
             await self._holdings.give_back(self._busy())
+
+    def _forget(self, partitions: Collection[int]) -> None:
+        self._agenda.drop_partitions(partitions)
+
+    # -- keep: what comes into the horizon
+
+    async def _keep(self) -> None:
+        self._held.clear()
+        if new := self._holdings.new():
+            await self._recover(new)
+        now = self._now()
+        leases = self._holdings.leases()
+        if leases and now + self._options.horizon_ms // 2 > self._loaded_until:
+            await self._load(leases, (self._loaded_until, LAST_ID), now + self._options.horizon_ms)
+            self._loaded_until = now + self._options.horizon_ms
+        if now >= self._rescan_at:
+            await self._load(leases, None, now + 2 * self._options.rescan_ms)  # what a lost hint spoke of
+            await self._store.purge(now - self._options.retention_ms)
+            self._rescan_at = now + self._options.rescan_ms
+        if leases:
+            await self._store.checkpoint(leases, min(now, self._agenda.next_due() or now))
+        await self._held.wait()
 
     async def _recover(self, leases: list[Lease]) -> Recovery:
         """Put back what died with an earlier owner, and load what is due."""
@@ -223,7 +235,7 @@ class Engine:
 
     def _enter(self, page: Iterable[Due]) -> None:
         for due in page:
-            if due.id not in self._in_flight:
+            if due.id not in self._in_flight and self._holdings.keeps(due.partition):
                 self._agenda.put(due)
         self._look.set()
 
