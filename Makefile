@@ -42,7 +42,8 @@ version-%:
 	  build/$*/bin/pip install --quiet --disable-pip-version-check . hypothesis pytest uvloop; \
 	  build/$*/bin/python -c "import tickwheel; print('Python $*:', 'compiled' if tickwheel.COMPILED else 'interpreted')"; \
 	  build/$*/bin/python -m pytest -q tests/test_build.py tests/wheels tests/timers tests/recipes tests/testing \
-	    tests/tasks tests/stores/test_sqlite.py tests/scheduler/test_engine.py tests/scheduler/test_sqlite.py; \
+	    tests/tasks tests/stores/test_sqlite.py tests/scheduler/test_engine.py tests/scheduler/test_sqlite.py \
+	    tests/cluster/test_shares.py tests/cluster/test_sharing.py; \
 	else echo "Python $* is not on this machine: NOT TESTED"; fi
 
 bench: $(STAMP)  ## ratios against peers, tables and plots in bench/results

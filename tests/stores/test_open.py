@@ -103,6 +103,25 @@ def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
     assert (caught.value.found, caught.value.known) == (len(MIGRATIONS) + 1, len(MIGRATIONS))
 
 
+def test_a_file_of_any_older_schema_is_brought_up_to_date(tmp_path: Path) -> None:
+    async def use(path: Path) -> None:
+        store = await open_store(f"sqlite:///{path}", partitions=8)
+        await store.add([task("a")])
+        assert await store.heartbeat("here", 1000) == ["here"]
+        assert len(await store.acquire(range(8), "here", 1000)) == 8
+        await store.close()
+
+    for version in range(1, len(MIGRATIONS)):
+        path = tmp_path / f"{version}.db"
+        connection = apsw.Connection(str(path))
+        for script in MIGRATIONS[:version]:
+            connection.execute(script)
+        connection.executemany("INSERT INTO partitions (part) VALUES (?)", ((part,) for part in range(8)))
+        connection.pragma("user_version", version)
+        connection.close()
+        asyncio.run(use(path))
+
+
 def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
 

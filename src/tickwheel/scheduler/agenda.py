@@ -8,6 +8,7 @@ Nothing is lost with an agenda: it can be thrown away and loaded again. An entry
 cancelled or moved its task; the store finds out when it is claimed.
 """
 
+from collections.abc import Collection
 from itertools import islice
 
 from tickwheel.stores.contract import Due
@@ -45,6 +46,15 @@ class Agenda:
         timer = self._timers.pop(task_id, None)
         if timer is not None:
             self._wheel.stop(timer)
+
+    def drop_partitions(self, partitions: Collection[int]) -> None:
+        """Take out all tasks of some partitions."""
+        if partitions:
+            entries = [timer.payload for timer in self._timers.values()]
+            for due in entries:
+                assert isinstance(due, Due)
+                if due.partition in partitions:
+                    self.drop(due.id)
 
     def take(self, until: int, limit: int) -> list[Due]:
         """Take out what is due until a moment, at most so many; the rest stays."""

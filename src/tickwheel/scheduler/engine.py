@@ -3,9 +3,10 @@
     store --load--> agenda --claim--> in flight --run--> outcome --finish--> store
             far       soon    fenced              workers           fenced
 
-Four loops share the work: one keeps the leases and loads what comes into the horizon, one turns the agenda and
-claims, one writes outcomes, and one listens to what others change. Each does one thing in batches, survives a store
-that is away for a while, and holds nothing that the store does not have: after a crash another engine goes on.
+Six loops share the work: one holds our partitions and one watches for others to take over, one keeps the agenda
+filled with what comes into the horizon, one turns it and claims, one writes outcomes, and one listens to what others
+change. Each does one thing in batches, survives a store that is away for a while, and holds nothing that the store does
+not have: after a crash another engine goes on.
 
 Tasks are claimed some milliseconds ahead, in one fenced write for all of them, and then started exactly when they are
 due, by the wall clock. A step of that clock is noticed: forward, tasks are due by their late policy; back, the agenda
@@ -14,18 +15,19 @@ is loaded anew, and nothing runs before its time comes again.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from itertools import compress
 from random import Random
 from typing import Final
 
 from tickwheel.clock import Clock
+from tickwheel.cluster import Holdings
 from tickwheel.errors import StoreError
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.agenda import Agenda
 from tickwheel.scheduler.flights import Flights, told_of
-from tickwheel.scheduler.holdings import Holdings
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.stores.contract import Due, Lease, Store
@@ -41,6 +43,7 @@ log = logging.getLogger("tickwheel.scheduler")
 STEP_MS: Final = 1_000  # a wall clock that goes back by more than this was set, not corrected
 LISTEN_S: Final = 0.1  # between two looks at what others changed, at the least
 LISTEN_SHARE: Final = 10  # and so many times as long as the last one took
+DRAIN_S: Final = 0.02  # between two looks whether something still runs in what is to be given back
 PAUSE_S: Final = 0.1  # after a store could not be reached, at first
 PAUSE_S_MAX: Final = 5.0
 LAST_ID: Final = "\U0010ffff"  # after every id
@@ -66,7 +69,8 @@ class Engine:
         self._clock = clock
         self._events = events
         self._options = options
-        self._holdings = Holdings(store, node, clock, options.lease_ttl_ms)
+        self._agenda = Agenda(self._now())
+        self._holdings = Holdings(store, node, clock, options.lease_ttl_ms, lost=self._forget)
         self._flights = Flights(
             store,
             registry,
@@ -78,9 +82,9 @@ class Engine:
             batch_max=options.batch_max,
             landed=self._landed,
         )
-        self._agenda = Agenda(self._now())
         self._loaded_until = 0
         self._rescan_at = self._now() + options.rescan_ms
+        self._held = asyncio.Event()  # there was a round, and something may be new
         self._look = asyncio.Event()  # at the agenda
         self._stopping = False
         self._claiming = asyncio.Lock()
@@ -96,18 +100,28 @@ class Engine:
 
     async def start(self) -> Recovery:
         """Take over, see what was left undone, and begin; returns what was found."""
-        new = await self._holdings.take()
-        recovery = await self._recover(new)
-        self._loops = [
-            asyncio.create_task(self._persist(name, step))
-            for name, step in (
-                ("keep", self._keep),
-                ("turn", self._turn),
-                ("write", self._flights.write),
-                ("listen", self._listen),
-            )
-        ]
+        self._loaded_until = self._now() + self._options.horizon_ms
+        try:
+            await self._holdings.take()
+            self._begin(hold=self._hold)  # however long it takes to see what was left
+            recovery = await self._recover(self._holdings.new())
+        except StoreError:
+            await self._end_loops()
+            with suppress(StoreError):  # whoever tries again shall not have to wait for us to be missed
+                await self._holdings.leave()
+            raise
+        self._begin(
+            watch=self._holdings.watch, keep=self._keep, turn=self._turn, write=self._flights.write, listen=self._listen
+        )
         return recovery
+
+    def _begin(self, **steps: Callable[[], object]) -> None:
+        self._loops += [asyncio.create_task(self._persist(name, step)) for name, step in steps.items()]
+
+    async def _end_loops(self) -> None:
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
 
     async def stop(self) -> None:
         """Take no more, wait for what runs, write its outcomes, and let others have the partitions."""
@@ -115,6 +129,7 @@ class Engine:
         self._look.set()
         async with self._claiming:
             pass  # what is being claimed is ours to run: broken off, it would look as if we had died with it
+        await self._holdings.retire()
         try:
             async with asyncio.timeout(self._options.grace_s):
                 await self._flights.idle.wait()
@@ -124,11 +139,9 @@ class Engine:
                 len(self._flights),
                 self._options.grace_s,
             )
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        await self._end_loops()
         await self._flights.close()
-        await self._holdings.give_back()
+        await self._holdings.leave()
 
     async def _persist(self, name: str, step: Callable[[], object]) -> None:
         """Take a step again and again; wait longer and longer while the store is away."""
@@ -145,28 +158,48 @@ class Engine:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
-    # -- keep: leases, and what comes into the horizon
+    # -- hold: our partitions
 
-    async def _keep(self) -> None:
+    async def _hold(self) -> None:
+        while not await self._holdings.rest(DRAIN_S if self._holdings.leaving else None):
+            await self._hand_over()
         if self._doubtful:
             # A claim without an answer may have been made: under new leases it shows as an orphan.
-            await self._holdings.give_back()
+            self._holdings.let_go()
             self._doubtful = False
-        new = await self._holdings.take()
-        if new:
+            await self._hand_over()
+        await self._holdings.take(self._busy())
+        self._held.set()
+
+    def _busy(self) -> set[int]:
+        return {task.partition for task in self._flights.tasks()}
+
+    async def _hand_over(self) -> None:
+        """Give back the partitions that others shall have, and in which nothing runs any more."""
+        async with self._claiming:  # what is being claimed is in flight in a moment
+            await self._holdings.give_back(self._busy())
+
+    def _forget(self, partitions: Collection[int]) -> None:
+        self._agenda.drop_partitions(partitions)
+
+    # -- keep: what comes into the horizon
+
+    async def _keep(self) -> None:
+        self._held.clear()
+        if new := self._holdings.new():
             await self._recover(new)
         now = self._now()
-        if now + self._options.horizon_ms // 2 > self._loaded_until:
-            await self._load(self._holdings.leases(), (self._loaded_until, LAST_ID), now + self._options.horizon_ms)
-            self._loaded_until = now + self._options.horizon_ms
         leases = self._holdings.leases()
+        if leases and now + self._options.horizon_ms // 2 > self._loaded_until:
+            await self._load(leases, (self._loaded_until, LAST_ID), now + self._options.horizon_ms)
+            self._loaded_until = now + self._options.horizon_ms
         if now >= self._rescan_at:
             await self._load(leases, None, now + 2 * self._options.rescan_ms)  # what a lost hint spoke of
             await self._store.purge(now - self._options.retention_ms)
             self._rescan_at = now + self._options.rescan_ms
         if leases:
             await self._store.checkpoint(leases, min(now, self._agenda.next_due() or now))
-        await asyncio.sleep(self._options.lease_ttl_ms / 3000)
+        await self._held.wait()
 
     async def _recover(self, leases: list[Lease]) -> Recovery:
         """Put back what died with an earlier owner, and load what is due."""
@@ -184,9 +217,8 @@ class Engine:
             orphaned += sum(accepted)
             for finish in compress(batch, accepted):
                 self._events.happened(told_of(finish.task), finish.task, now, run=finish.run)
-        until = max(self._loaded_until, now + self._options.horizon_ms)
-        overdue = await self._load(leases, None, until)
-        self._loaded_until = until
+        overdue = await self._load(leases, None, self._loaded_until)
+        self._holdings.looked_through(leases)
         checkpoints = [lease.checkpoint for lease in leases if lease.checkpoint]
         down_ms = now - min(checkpoints) if checkpoints else 0
         return Recovery(partitions=len(leases), down_ms=max(down_ms, 0), overdue=overdue, orphaned=orphaned)
@@ -205,7 +237,7 @@ class Engine:
 
     def _enter(self, page: Iterable[Due]) -> None:
         for due in page:
-            if due.id not in self._flights:
+            if due.id not in self._flights and self._holdings.keeps(due.partition):
                 self._agenda.put(due)
         self._look.set()
 
@@ -285,7 +317,7 @@ class Engine:
         """Take note of a task as it is in the store now."""
         if task.cancel_requested and task.id in self._flights:
             self._flights.cancel(task.id)
-        if task.status is not Status.PENDING or self._holdings.of(task.partition) is None:
+        if task.status is not Status.PENDING or not self._holdings.keeps(task.partition):
             self._agenda.drop(task.id)
         elif task.run_at <= self._loaded_until:
             self._enter([Due(task.run_at, task.id, task.partition, task.priority, task.version)])

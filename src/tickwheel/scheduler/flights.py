@@ -15,9 +15,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from tickwheel.clock import Clock
+from tickwheel.cluster import Holdings
 from tickwheel.errors import RunCancelled, UnknownHandler, WorkersClosed, WorkersFull
 from tickwheel.observe.events import Events, Kind
-from tickwheel.scheduler.holdings import Holdings
 from tickwheel.scheduler.storable import describe, storable
 from tickwheel.stores.contract import Finish, Store
 from tickwheel.tasks import outcomes
@@ -29,6 +29,7 @@ __all__ = ["Flights", "told_of"]
 
 NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
 NO_ROOM_MS: Final = 1_000  # how long it waits for runs that were stopped and hold on to their places
+UNSURE_NS: Final = 50_000_000  # between two looks whether our leases could be renewed
 CLOSED: Final = "its worker was stopped before it began"
 
 
@@ -93,8 +94,10 @@ class Flights:
             self._begin_at(moment)
 
     def _begin_at(self, moment: int) -> None:
-        """Begin what waits for a moment, if it has come; the clock may have been set back meanwhile."""
+        """Begin what waits for a moment, if it has come and we may: the clock may be set back, and leases run out."""
         wait_ns = moment * 1_000_000 - self._clock.time_ns()
+        if wait_ns <= 0 and not self._holdings.sure:
+            wait_ns = UNSURE_NS
         if wait_ns > 0:
             asyncio.get_running_loop().call_later(wait_ns / 1e9, self._begin_at, moment)
         else:
@@ -102,6 +105,9 @@ class Flights:
                 copy_context().run(self._begin, task)  # what is set when it starts is for this run alone
 
     def _begin(self, task: Task) -> None:
+        if self._holdings.of(task.partition) is None:
+            self._lose(task)
+            return
         now = self.now()
         if outcomes.is_late(task, now) and task.late.mode == "skip":
             self._settle(task, outcomes.skip(task, now), "skipped")
@@ -148,11 +154,14 @@ class Flights:
         """Have an outcome written with the next batch."""
         finish = self.finish(task, outcome)
         if finish is None:
-            self._events.happened("lost", task, self.now(), reason="its partition is not ours any more")
-            self._land(task.id, None)
+            self._lose(task)
             return
         self._finishes.append((finish, kind))
         self._over.set()
+
+    def _lose(self, task: Task) -> None:
+        self._events.happened("lost", task, self.now(), reason="its partition is not ours any more")
+        self._land(task.id, None)
 
     def finish(self, task: Task, outcome: tuple[Task, Run | None]) -> Finish | None:
         """Return what to write of a task; None if its partition is not ours any more."""

@@ -6,6 +6,7 @@ checked against both, in the same transaction that makes it: an owner that was p
 nothing any more. Anyone else may add, cancel, reschedule, pause and resume.
 
     anyone      add      get      query      counts     cancel      reschedule     pause      resume     revive
+    node        heartbeat         leave      leases
     owner       acquire  renew    release    due        claim       finish         orphans    checkpoint
 
 Everything takes batches. A batch is applied whole or not at all, but for its items that no longer fit, which are
@@ -137,6 +138,17 @@ class Store(Protocol):
     async def purge(self, before: int) -> int:
         """Delete tasks, and runs, that were over before a moment; return how many tasks."""
 
+    # -- nodes
+
+    async def heartbeat(self, node: str, ttl_ms: int) -> list[str]:
+        """Say that a node lives, for so long; return all that live, sorted. Those that do not are forgotten."""
+
+    async def leave(self, node: str) -> None:
+        """Say that a node lives no more; its leases stay as they are."""
+
+    async def leases(self) -> list[Lease]:
+        """List the leases that are held now, by partition: to look at, for without their nonces they are no good."""
+
     # -- owners
 
     async def acquire(self, partitions: Sequence[int], node: str, ttl_ms: int) -> list[Lease]:
@@ -173,6 +185,6 @@ class Store(Protocol):
     def changes(self, partitions: Sequence[int]) -> AsyncIterator[set[int]]:
         """Tell, as long as it is read, in which partitions something was added, moved or cancelled by anyone.
 
-        It listens from the call on, and ends when the store is closed. A hint may be lost or come twice; a task
-        may not.
+        A partition that was given back is told of as well: who wants it need not wait for a lease to end. It listens
+        from the call on, and ends when the store is closed. A hint may be lost or come twice; a task may not.
         """

@@ -45,6 +45,7 @@ class MemoryStore:
         self._due: list[list[Key]] = [[] for _ in range(partitions)]  # pending tasks, sorted
         self._running: dict[str, int] = {}  # the epoch under which each was claimed
         self._runs: dict[str, dict[int, Run]] = {}  # by task and attempt
+        self._nodes: dict[str, int] = {}  # until when each is known to live
         self._leases: dict[int, Lease] = {}
         self._epochs = [0] * partitions
         self._checkpoints = [0] * partitions
@@ -167,6 +168,26 @@ class MemoryStore:
                 del self._runs[task_id]
         return len(past)
 
+    # -- nodes
+
+    async def heartbeat(self, node: str, ttl_ms: int) -> list[str]:
+        """Say that a node lives."""
+        now = self._open()
+        self._nodes[node] = now + ttl_ms
+        self._nodes = {each: until for each, until in self._nodes.items() if now < until}
+        return sorted(self._nodes)
+
+    async def leave(self, node: str) -> None:
+        """Say that a node lives no more."""
+        self._open()
+        self._nodes.pop(node, None)
+
+    async def leases(self) -> list[Lease]:
+        """List the leases that are held now."""
+        now = self._open()
+        held = sorted((lease.partition, lease) for lease in self._leases.values() if now < lease.expires_at)
+        return [replace(lease, nonce="", checkpoint=self._checkpoints[partition]) for partition, lease in held]
+
     # -- owners
 
     async def acquire(self, partitions: Sequence[int], node: str, ttl_ms: int) -> list[Lease]:
@@ -203,8 +224,10 @@ class MemoryStore:
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """Give leases back."""
-        for lease in self._held(leases):
-            self._leases.pop(lease.partition, None)
+        held = {lease.partition for lease in self._held(leases)}
+        for partition in held:
+            del self._leases[partition]
+        self._hints.tell(held)
 
     async def due(self, leases: Sequence[Lease], until: int, after: tuple[int, str] | None, limit: int) -> list[Due]:
         """List what comes due, by run_at and id."""

@@ -13,7 +13,7 @@ from tickwheel.stores.contract import Due, Filter, Lease, Page
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks.record import Run, Status, Task
 
-__all__ = ["NUMBERS", "Row", "counts", "due", "get", "held_of", "history", "load", "orphans", "query"]
+__all__ = ["NUMBERS", "Row", "counts", "due", "get", "held_of", "history", "leases", "load", "orphans", "query"]
 
 Row = tuple[int, Task]  # with its serial
 
@@ -103,6 +103,14 @@ def counts(connection: apsw.Connection) -> dict[Status, int]:
 def history(connection: apsw.Connection, task_id: str, limit: int) -> list[Run]:
     """Return the runs of a task, latest first."""
     return [_decode_run(body) for (body,) in connection.execute(SQL["history"], (task_id, limit))]
+
+
+def leases(connection: apsw.Connection, now: int) -> list[Lease]:
+    """List the leases that are held now."""
+    return [
+        Lease(partition=part, node=node, epoch=epoch, nonce="", expires_at=expires_at, checkpoint=checkpoint)
+        for part, node, epoch, expires_at, checkpoint in connection.execute(SQL["leases"], (now,))
+    ]
 
 
 def due(

@@ -146,6 +146,20 @@ class SqliteStore:
             purged += tasks
         return purged
 
+    # -- nodes
+
+    async def heartbeat(self, node: str, ttl_ms: int) -> list[str]:
+        """Say that a node lives."""
+        return await self._writes.call(lambda pen: pen.heartbeat(node, ttl_ms))
+
+    async def leave(self, node: str) -> None:
+        """Say that a node lives no more."""
+        await self._writes.call(lambda pen: pen.leave(node))
+
+    async def leases(self) -> list[Lease]:
+        """List the leases that are held now."""
+        return await self._reads.call(lambda file: reads.leases(file, self._now_ms()))
+
     # -- owners
 
     async def acquire(self, partitions: Sequence[int], node: str, ttl_ms: int) -> list[Lease]:

@@ -94,6 +94,18 @@ class Pen:
         self._connection.execute(SQL["purge_runs"], (before, PURGE_ROWS))
         return len(gone), max(len(gone), self._connection.changes())
 
+    # -- nodes
+
+    def heartbeat(self, node: str, ttl_ms: int) -> list[str]:
+        """Say that a node lives, and return all that do."""
+        self._connection.execute(SQL["heartbeat"], (node, self._now + ttl_ms))
+        self._connection.execute(SQL["forget_the_dead"], (self._now,))
+        return [living for (living,) in self._connection.execute(SQL["nodes"])]
+
+    def leave(self, node: str) -> None:
+        """Say that a node lives no more."""
+        self._connection.execute(SQL["leave"], (node,))
+
     # -- owners
 
     def acquire(self, partitions: Sequence[int], node: str, ttl_ms: int) -> list[Lease]:
@@ -128,6 +140,7 @@ class Pen:
         """Give leases back."""
         held = held_of(self._connection, leases, self._now)
         self._lease([replace(lease, node="", nonce="", expires_at=0) for lease, _ in held.values()])
+        self.touched |= held.keys()
 
     def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
         """Note how far owned partitions are."""

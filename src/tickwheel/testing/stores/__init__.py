@@ -24,9 +24,10 @@ from tickwheel.testing.stores.claiming import Claiming
 from tickwheel.testing.stores.leasing import Leasing
 from tickwheel.testing.stores.legal import LegalStore
 from tickwheel.testing.stores.listing import Listing
+from tickwheel.testing.stores.meeting import Meeting
 
 __all__ = ["LegalStore", "StoreConformance"]
 
 
-class StoreConformance(Adding, Changing, Listing, Leasing, Claiming):
+class StoreConformance(Adding, Changing, Listing, Meeting, Leasing, Claiming):
     """Every sentence of the contract, as tests."""

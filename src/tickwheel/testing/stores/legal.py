@@ -83,6 +83,18 @@ class LegalStore:
         """Purge."""
         return await self.store.purge(before)
 
+    async def heartbeat(self, node: str, ttl_ms: int) -> list[str]:
+        """Say that a node lives."""
+        return await self.store.heartbeat(node, ttl_ms)
+
+    async def leave(self, node: str) -> None:
+        """Say that a node lives no more."""
+        await self.store.leave(node)
+
+    async def leases(self) -> list[Lease]:
+        """List leases."""
+        return await self.store.leases()
+
     async def acquire(self, partitions: Sequence[int], node: str, ttl_ms: int) -> list[Lease]:
         """Take leases."""
         return await self.store.acquire(partitions, node, ttl_ms)

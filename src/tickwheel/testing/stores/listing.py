@@ -184,6 +184,9 @@ class Listing(Opening):
         await news(1)
         await store.revive(["a"], 5)
         await news(1)
+        leases = await store.acquire([1, 2, 3], "here", 3000)
+        await store.release(leases[1:])
+        await news(2)
 
     @scenario
     async def test_changes_end_when_the_store_is_closed(self, store: LegalStore, _clock: VirtualClock) -> None:

@@ -159,6 +159,14 @@ class StoreMachine(RuleBasedStateMachine):
         pairs = self.some_leases(data)
         self.both(lambda store, which: store.release(self.of(which, pairs)))
 
+    @rule(node=st.sampled_from(["k", "m", "n"]), ttl_ms=st.integers(1, 40))
+    def heartbeat(self, node: str, ttl_ms: int) -> None:
+        self.both(lambda store, _: store.heartbeat(node, ttl_ms))
+
+    @rule(node=st.sampled_from(["k", "m", "n"]))
+    def leave(self, node: str) -> None:
+        self.both(lambda store, _: store.leave(node))
+
     @rule(data=st.data(), moment=moments)
     def checkpoint(self, data: st.DataObject, moment: int) -> None:
         pairs = self.some_leases(data)
@@ -232,5 +240,6 @@ class StoreMachine(RuleBasedStateMachine):
         """Compare all there is."""
         self.both(lambda store, _: store.query(Filter(), None, 100))
         self.both(lambda store, _: store.counts())
+        self.both(lambda store, _: store.leases())
         for each in ("a", "b", "é"):
             self.both(lambda store, _, each=each: store.history(each))  # type: ignore[misc]

@@ -47,6 +47,21 @@ DELETE FROM runs WHERE id = ?
 -- name: purge_runs
 DELETE FROM runs WHERE (id, attempt) IN (SELECT id, attempt FROM runs WHERE finished_at < ? LIMIT ?)
 
+-- name: heartbeat
+REPLACE INTO nodes (node, expires_at) VALUES (?, ?)
+
+-- name: leave
+DELETE FROM nodes WHERE node = ?
+
+-- name: forget_the_dead
+DELETE FROM nodes WHERE expires_at <= ?
+
+-- name: nodes
+SELECT node FROM nodes ORDER BY node
+
+-- name: leases
+SELECT part, node, epoch, expires_at, checkpoint FROM partitions WHERE expires_at > ? ORDER BY part
+
 -- name: partitions
 SELECT part, epoch, nonce, expires_at, checkpoint FROM partitions ORDER BY part
 

@@ -1,0 +1,189 @@
+"""The partitions this node owns, how long it may count on that, and how it comes by its share of them.
+
+    renew sent             answer                 stop by our own clock     lease ends by the store's
+    |----------------------|----------------------|-------------------------|
+    0                                             ttl - margin              ttl
+
+The end is counted from before the call: however long the answer took, we stop before anyone else may begin. That
+is for order; what keeps a late writer from doing harm is the fencing token in every write.
+
+A round is a heartbeat, a renewal of all leases, and a look at who holds what. Then a node that has less than its share
+takes what is free, and one that has more lets go of the rest:
+
+    free --take--> kept --let go--> leaving --nothing of it runs any more--> given back, and free
+
+What is leaving is renewed as long as something of it runs here, but nothing more is begun in it. The next round comes
+after a third of a lease, or as soon as something is free: when it was given back, or when its lease ends.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final
+
+from tickwheel.clock import Clock
+from tickwheel.cluster.shares import fair, to_give_back, to_take
+from tickwheel.stores.contract import Lease, Store
+
+__all__ = ["Holdings"]
+
+MARGIN: Final = 0.25  # the share of a lease that is left unused, for clocks that do not run alike
+ROUNDS: Final = 3  # in the time of a lease: one may fail
+LOOK_S: Final = 0.1  # between two looks for free partitions, at the least
+
+
+class Holdings:
+    """The leases of one node; `lost` is told of partitions that we keep no more, or only under another lease."""
+
+    def __init__(
+        self, store: Store, node: str, clock: Clock, ttl_ms: int, lost: Callable[[Collection[int]], None]
+    ) -> None:
+        self._store = store
+        self._node = node
+        self._clock = clock
+        self._ttl_ms = ttl_ms
+        self._tell_lost = lost
+        self._leases: dict[int, Lease] = {}
+        self._safe_until_ns = 0
+        self._next_round_ns = 0
+        self._new: set[int] = set()  # nobody has looked yet what is in them
+        self._leaving: set[int] = set()
+        self._retiring = False
+        self._woken = asyncio.Event()
+        self._taking = asyncio.Lock()
+
+    # -- what is ours
+
+    def leases(self) -> list[Lease]:
+        """Return what is ours to begin work in: nothing, if the leases could not be renewed in time."""
+        if not self.sure:
+            return []
+        return [lease for partition, lease in self._leases.items() if partition not in self._leaving]
+
+    @property
+    def sure(self) -> bool:
+        """Whether what is ours is still ours for certain: it was renewed in time."""
+        return self._clock.monotonic_ns() < self._safe_until_ns
+
+    def of(self, partition: int) -> Lease | None:
+        """Return the lease of a partition, in time or not, leaving or not: the store is the judge of that."""
+        return self._leases.get(partition)
+
+    def keeps(self, partition: int) -> bool:
+        """Tell whether a partition is ours, and not about to leave."""
+        return partition in self._leases and partition not in self._leaving
+
+    @property
+    def leaving(self) -> bool:
+        """Whether there is something to be given back."""
+        return bool(self._leaving)
+
+    def new(self) -> list[Lease]:
+        """Return the leases of partitions that nobody has looked through yet."""
+        return [self._leases[partition] for partition in sorted(self._new)]
+
+    def looked_through(self, leases: Collection[Lease]) -> None:
+        """Note that it is known what is in some partitions, unless they are ours by another lease now."""
+        known = {(lease.partition, lease.epoch) for lease in leases}
+        self._new -= {partition for partition in self._new if (partition, self._leases[partition].epoch) in known}
+
+    # -- a round
+
+    async def take(self, busy: Collection[int] = ()) -> None:
+        """Hold on to what we have, and come nearer to our share; of what is too much, busy partitions go last."""
+        async with self._taking:
+            self._woken.clear()
+            begun_ns = self._clock.monotonic_ns()
+            # Alive before the leases, and so dead before them: once they are free, nobody leaves them to the dead.
+            living = await self._live()
+            kept = await self._store.renew(list(self._leases.values()), self._ttl_ms) if self._leases else []
+            self._drop(self._leases.keys() - {lease.partition for lease in kept})
+            self._leases = {lease.partition: lease for lease in kept}
+            self._safe_until_ns = begun_ns + int(self._ttl_ms * (1.0 - MARGIN) * 1_000_000)
+            alone = living == [self._node] and len(self._leases) == self._store.partitions
+            others_end_ns = await self._share(living, busy) if living and not alone else None
+            self._next_round_ns = begun_ns + self._ttl_ms * 1_000_000 // ROUNDS
+            if others_end_ns is not None:
+                self._next_round_ns = min(self._next_round_ns, others_end_ns)
+
+    async def _live(self) -> list[str]:
+        """Say that we live, and return who does; nobody, for our purposes, once we go."""
+        if not self._retiring:
+            return await self._store.heartbeat(self._node, self._ttl_ms)
+        await self._store.leave(self._node)
+        return []
+
+    async def _share(self, living: list[str], busy: Collection[int]) -> int | None:
+        """Let go of what is too much, take what is free; return when the first of others' leases ends, by our clock."""
+        held = await self._store.leases()
+        owners = {lease.partition: lease.node for lease in held}
+        partitions = self._store.partitions
+        share = fair(partitions, living, owners)[self._node]
+        self._let_go(to_give_back(self._leases.keys() - self._leaving, share, busy))
+        wanted = to_take(self._node, partitions, living, owners)
+        taken = await self._store.acquire(wanted, self._node, self._ttl_ms) if wanted else []
+        self._leases.update((lease.partition, lease) for lease in taken)
+        self._new.update(lease.partition for lease in taken)
+        ends = [lease.expires_at for lease in held if lease.partition not in self._leases]
+        if not ends:
+            return None
+        left_ms = max(min(ends) - await self._store.time(), 1)
+        return self._clock.monotonic_ns() + left_ms * 1_000_000
+
+    async def watch(self) -> None:
+        """Have the next round as soon as a partition is free, as far as that is told."""
+        async for _ in self._store.changes(range(self._store.partitions)):
+            # Most of what is told is about tasks; and one that has all partitions knows without asking.
+            may_want = len(self._leases) < self._store.partitions and not self._retiring
+            if may_want and len(await self._store.leases()) < self._store.partitions:
+                self._woken.set()
+            await asyncio.sleep(LOOK_S)
+
+    async def rest(self, most_s: float | None = None) -> bool:
+        """Wait for the next round, or only for so long; return whether it is time for it."""
+        left_s = (self._next_round_ns - self._clock.monotonic_ns()) / 1e9
+        try:
+            async with asyncio.timeout(max(left_s, 0) if most_s is None else min(max(left_s, 0), most_s)):
+                await self._woken.wait()
+        except TimeoutError:
+            return most_s is None or left_s <= most_s
+        return True
+
+    # -- giving back
+
+    def let_go(self) -> None:
+        """Begin nothing more under the leases that we have; it may well be that we take the partitions again."""
+        self._let_go(self._leases)
+
+    async def retire(self) -> None:
+        """Let go of everything, and take nothing any more."""
+        self._retiring = True
+        async with self._taking:  # broken off, it might leave us leases that we do not know of
+            self.let_go()
+        self._woken.set()
+
+    async def give_back(self, busy: Collection[int] = ()) -> None:
+        """Let others have what is leaving, but for what is busy, at once."""
+        idle = self._leaving.difference(busy)
+        if idle:
+            await self._store.release([self._leases[partition] for partition in idle])
+        for partition in idle:
+            del self._leases[partition]
+        self._drop(idle)
+
+    async def leave(self) -> None:
+        """Let others have everything, at once."""
+        await self.retire()
+        await self.give_back()
+        await self._store.leave(self._node)
+
+    def _let_go(self, partitions: Collection[int]) -> None:
+        going = set(partitions) - self._leaving
+        self._leaving |= going
+        self._new -= going
+        if going:
+            self._tell_lost(going)
+
+    def _drop(self, partitions: Collection[int]) -> None:
+        """Note what is not ours any more."""
+        self._let_go(partitions)
+        self._leaving.difference_update(partitions)

@@ -1,0 +1,313 @@
+"""Nodes on one store, in virtual time: who has what, when it moves, and that nothing is run twice or not at all."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.scheduler.flaky import FlakyStore
+from tests.scheduler.worlds import World
+from tickwheel import aio
+from tickwheel.errors import StoreUnavailable
+from tickwheel.scheduler import AsyncScheduler
+from tickwheel.scheduler.draft import partition_of
+from tickwheel.stores import Store
+from tickwheel.tasks import Status
+
+TTL_S = 3.0
+
+
+class Cluster(World):
+    """A store and nodes that share it."""
+
+    def __init__(self) -> None:
+        super().__init__(lease_ttl_ms=int(TTL_S * 1000), rescan_ms=30_000, horizon_ms=600_000)
+        self.by: list[tuple[str, str]] = []  # who ran what
+        self.nodes: dict[str, AsyncScheduler] = {}
+
+    async def join(self, name: str, store: Store | None = None) -> AsyncScheduler:
+        """Start a node that knows one more handler, `whose`."""
+        shared, self.store = self.store, store or self.store
+        scheduler = self.scheduler()
+        self.store = shared
+
+        @scheduler.task("whose")
+        async def whose(what: str, seconds: float = 0.0) -> str:
+            self.by.append((name, what))
+            await asyncio.sleep(seconds)
+            return name
+
+        self.nodes[name] = await scheduler.start()
+        return scheduler
+
+    async def leave(self, name: str) -> None:
+        await self.nodes.pop(name).stop()
+
+    def die(self, name: str) -> None:
+        """Let a node do nothing any more, from one moment to the next."""
+        engine: Any = self.nodes.pop(name)._engine
+        for loop in engine._loops:
+            loop.cancel()
+        engine._flights._waiting.clear()
+        for job, run in engine._workers._begun.items():
+            job.tell = print  # which nobody of that node hears
+            run.cancel()
+
+    async def held(self) -> dict[str, int]:
+        """Count the partitions of each node that has some."""
+        ids = {self.engine(name)._holdings._node: name for name in self.nodes}
+        return dict(Counter(ids.get(lease.node, "nobody we know") for lease in await self.store.leases()))
+
+    def engine(self, name: str) -> Any:
+        return self.nodes[name]._engine
+
+    async def until(self, held: dict[str, int], seconds: float) -> None:
+        """Wait until partitions are held so, but not for longer."""
+        async with asyncio.timeout(seconds):
+            while await self.held() != held:  # noqa: ASYNC110 - nobody tells a test
+                await asyncio.sleep(0.01)
+
+    def live(self, story: Callable[[], Awaitable[None]]) -> None:
+        async def main() -> None:
+            await story()
+            for name in list(self.nodes):
+                await self.leave(name)
+
+        aio.run(main(), clock=self.clock)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def id_in(partition: int, prefix: str = "task") -> str:
+    return next(name for number in range(10_000) if partition_of(name := f"{prefix}-{number}", 64) == partition)
+
+
+def test_the_first_node_has_everything_when_it_is_started(cluster: Cluster) -> None:
+    async def story() -> None:
+        await cluster.join("a")
+        assert await cluster.held() == {"a": 64}
+
+    cluster.live(story)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_node_that_could_not_start_is_in_nobodys_way(cluster: Cluster, after: bool) -> None:
+    async def story() -> None:
+        for fail_at in range(1, 6):
+            flaky: Any = FlakyStore(cluster.store, fail_at, after=after)
+            with pytest.raises(StoreUnavailable):
+                await cluster.join("a", flaky)
+            assert await cluster.store.heartbeat("b", 1) == ["b"], flaky.failed
+            answer_lost = after and flaky.failed == "acquire"  # nobody can give back what nobody knows of
+            assert bool(await cluster.store.leases()) == answer_lost, flaky.failed
+            await asyncio.sleep(TTL_S)
+
+    cluster.live(story)
+
+
+def test_nodes_that_join_and_leave_share_fairly(cluster: Cluster) -> None:
+    async def story() -> None:
+        await cluster.join("a")
+        await cluster.join("b")
+        await cluster.until({"a": 32, "b": 32}, TTL_S / 2)
+        await cluster.join("c")
+        await asyncio.sleep(TTL_S)
+        held = await cluster.held()
+        assert sorted(held.values()) == [21, 21, 22]
+        await cluster.leave("a")
+        await cluster.until({"b": 32, "c": 32}, 0.3)
+        before = await cluster.store.leases()
+        await asyncio.sleep(60)
+        assert [lease.epoch for lease in before] == [lease.epoch for lease in await cluster.store.leases()]
+        await cluster.leave("c")
+        await cluster.until({"b": 64}, 0.3)
+
+    cluster.live(story)
+
+
+def test_what_a_dead_node_had_is_taken_over_when_its_lease_ends(cluster: Cluster) -> None:
+    async def story() -> None:
+        a = await cluster.join("a")
+        await cluster.join("b")
+        await cluster.until({"a": 32, "b": 32}, TTL_S / 2)
+        for partition in range(64):
+            await a.add("whose", {"what": str(partition), "seconds": 0.1}, delay=0.2, id=id_in(partition))
+        await asyncio.sleep(0.25)
+        assert Counter(name for name, _ in cluster.by) == {"a": 32, "b": 32}
+        cluster.die("a")
+        await cluster.until({"b": 64}, TTL_S + 0.01)
+        await asyncio.sleep(0.2)
+        assert Counter(name for name, _ in cluster.by) == {"a": 32, "b": 64}
+        results = [(await cluster.nodes["b"].get(id_in(partition))).result for partition in range(64)]
+        assert results == ["b"] * 64
+
+    cluster.live(story)
+
+
+def test_a_partition_is_given_back_only_when_nothing_runs_in_it(cluster: Cluster) -> None:
+    async def story() -> None:
+        a = await cluster.join("a")
+        for partition in range(64):
+            await a.add("whose", {"what": str(partition), "seconds": 10.0 + partition / 10}, id=id_in(partition))
+        await asyncio.sleep(1)
+        assert len(cluster.by) == 64
+        await cluster.join("b")
+        await asyncio.sleep(8)
+        assert await cluster.held() == {"a": 64}
+        await cluster.until({"a": 32, "b": 32}, 10)
+        assert Counter(cluster.by).most_common(1)[0][1] == 1
+        assert len(cluster.by) == 64
+        assert (await a.counts())[Status.COMPLETED] == 64
+        assert {event.kind for event in cluster.events} == {"added", "started", "completed"}, "none lost or recovered"
+
+    cluster.live(story)
+
+
+def test_quiet_partitions_are_given_back_at_once_though_others_are_busy(cluster: Cluster) -> None:
+    async def story() -> None:
+        a = await cluster.join("a")
+        for partition in range(32, 64):
+            await a.add("whose", {"what": str(partition), "seconds": 60.0}, id=id_in(partition))
+        await asyncio.sleep(1)
+        await cluster.join("b")
+        await cluster.until({"a": 32, "b": 32}, TTL_S / 2)
+        assert [
+            lease.partition
+            for lease in await cluster.store.leases()
+            if cluster.engine("a")._holdings.of(lease.partition)
+        ] == list(range(32, 64))
+
+    cluster.live(story)
+
+
+def test_a_node_that_waits_for_its_last_runs_gives_the_rest_away_at_once(cluster: Cluster) -> None:
+    async def story() -> None:
+        a = await cluster.join("a")
+        await cluster.join("b")
+        await cluster.until({"a": 32, "b": 32}, TTL_S / 2)
+        mine = next(partition for partition in range(64) if cluster.engine("a")._holdings.of(partition))
+        await a.add("whose", {"what": "long", "seconds": 20.0}, id=id_in(mine))
+        await asyncio.sleep(1)
+        leaving = asyncio.create_task(cluster.leave("a"))
+        await asyncio.sleep(0.5)
+        held = await cluster.held()
+        assert held["b"] == 63
+        await cluster.nodes["b"].add("whose", {"what": "next"}, id=id_in(mine, "next"))
+        await asyncio.sleep(10)
+        assert cluster.by == [("a", "long")], "nobody else begins something there meanwhile"
+        await leaving
+        await cluster.until({"b": 64}, 0.3)
+        await asyncio.sleep(0.1)
+        assert cluster.by == [("a", "long"), ("b", "next")]
+
+    cluster.live(story)
+
+
+def test_what_is_waiting_moves_along_and_is_forgotten_by_who_had_it(cluster: Cluster) -> None:
+    async def story() -> None:
+        a = await cluster.join("a")
+        await a.add_many({"handler": "whose", "args": {"what": str(number)}, "delay": 60} for number in range(640))
+        assert len(cluster.engine("a")._agenda) == 640
+        b = await cluster.join("b")
+        await cluster.until({"a": 32, "b": 32}, TTL_S / 2)
+        await asyncio.sleep(0.1)
+        agendas = [len(cluster.engine(name)._agenda) for name in "ab"]
+        assert sum(agendas) == 640
+        assert min(agendas) > 200
+        await asyncio.sleep(60)
+        assert sorted(int(what) for _, what in cluster.by) == list(range(640))
+        assert (await b.counts())[Status.COMPLETED] == 640
+
+    cluster.live(story)
+
+
+def test_a_stream_of_tasks_runs_once_while_nodes_come_and_go(cluster: Cluster) -> None:
+    async def story() -> None:
+        await cluster.join("a")
+        adder = cluster.scheduler(run=False)
+        adder.task("whose")(lambda: None)
+        await adder.start()
+        for number in range(3000):
+            if number % 500 == 250:
+                await cluster.join(f"node{number}")
+            if number % 700 == 699:
+                await cluster.leave(min(cluster.nodes))
+            await adder.add("whose", {"what": str(number), "seconds": 0.05}, delay=(number % 7) / 10)
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(31)
+        assert sorted(int(what) for _, what in cluster.by) == list(range(3000))
+        assert len({name for name, _ in cluster.by}) > 4
+
+    cluster.live(story)
+    late = [event.late_ms for event in cluster.events if event.late_ms is not None]
+    assert min(late) >= 0
+    assert max(late) < 1000, "who is new somewhere finds there what waits"
+
+
+class SlowStore(FlakyStore):
+    """Takes half a second to find what is due, however little of it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if name != "due":
+            return found
+
+        async def due(*args: Any) -> Any:
+            await asyncio.sleep(0.5)
+            return await found(*args)
+
+        return due
+
+
+def test_leases_are_kept_however_long_it_takes_to_load_what_is_due(cluster: Cluster) -> None:
+    cluster.options["batch_max"] = 10
+    slow: Any = SlowStore(cluster.store, 0, after=False)
+
+    async def story() -> None:
+        adder = await cluster.scheduler(run=False).start()
+        await adder.add_many({"handler": "whose", "args": {"what": str(number)}} for number in range(200))
+        begun = cluster.now()
+        await cluster.join("a", slow)
+        assert cluster.now() - begun > 3 * TTL_S * 1000
+        assert await cluster.held() == {"a": 64}
+        await asyncio.sleep(60)
+        assert {lease.epoch for lease in await cluster.store.leases()} == {1}
+        assert sorted(int(what) for _, what in cluster.by) == list(range(200))
+
+    cluster.live(story)
+
+
+def take_over(fail_at: int, *, after: bool) -> tuple[int, str | None]:
+    """Let a node take over from a dead one with a store that fails once; return how many calls it made."""
+    cluster = Cluster()
+    flaky: Any = FlakyStore(cluster.store, fail_at, after=after)
+    calls = 0
+
+    async def story() -> None:
+        nonlocal calls
+        a = await cluster.join("a")
+        await cluster.join("b", flaky)
+        for partition in range(0, 64, 4):
+            await a.add("whose", {"what": "long", "seconds": 2.0}, delay=3, id=id_in(partition))
+            await a.add("whose", {"what": "later"}, delay=9, id=id_in(partition, "later"))
+        await asyncio.sleep(4)
+        cluster.die("a")
+        await asyncio.sleep(12)
+        calls = flaky.calls
+        assert (await a.counts())[Status.COMPLETED] == 32, (fail_at, flaky.failed)
+
+    cluster.live(story)
+    return calls, flaky.failed
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_whichever_call_fails_in_a_take_over_every_task_runs(after: bool) -> None:
+    calls, _ = take_over(0, after=after)
+    start_calls = 10  # those of the start are tested elsewhere
+    failed = {take_over(fail_at, after=after)[1] for fail_at in range(start_calls, calls)}
+    assert {"heartbeat", "leases", "renew", "acquire", "orphans", "due", "claim", "finish"} <= failed
