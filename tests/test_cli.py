@@ -65,6 +65,21 @@ def test_what_happens_to_a_task_that_is_there_already_can_be_chosen(shop: Path) 
     assert "on_conflict=keep" in tickwheel(shop, *add, "--on-conflict", "kep", code=1)
 
 
+def test_what_would_run_is_shown_and_not_run(shop: Path) -> None:
+    tickwheel(shop, "add", "shout", '{"word": "a"}', "--cron", "0 9 * * 1-5", "--tz", "Europe/Berlin", "--id", "daily")
+    tickwheel(shop, "add", "shout", '{"word": "b"}', "--at", "2040-01-06T09:30:00+00:00", "--id", "once")
+    week = ("simulate", "--from", "2040-01-06T00:00:00+00:00", "--to", "2040-01-10T23:00:00+00:00")
+    assert tickwheel(shop, *week).splitlines() == [
+        "2040-01-06 08:00:00  daily  shout",
+        "2040-01-06 09:30:00  once  shout",
+        "2040-01-09 08:00:00  daily  shout",
+        "2040-01-10 08:00:00  daily  shout",
+    ]
+    assert [run["id"] for run in answer(shop, *week, "--limit", "2")] == ["daily", "once"]
+    assert answer(shop, "show", "once")["task"]["status"] == "pending"
+    assert "--to comes before --from" in tickwheel(shop, "simulate", "--to", "2020-01-01T00:00:00+00:00", code=1)
+
+
 def test_mistakes_are_said_in_one_line(shop: Path) -> None:
     assert "no duration" in tickwheel(shop, "add", "x", "--delay", "soon", code=1)
     assert "JSON object" in tickwheel(shop, "add", "x", "[1]", code=1)

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -14,12 +14,15 @@ from typing import Annotated, Any, ParamSpec
 import msgspec
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from tickwheel.cli import output
 from tickwheel.clock import SystemClock
 from tickwheel.errors import InvalidTask, TickwheelError
 from tickwheel.scheduler import AsyncScheduler, Scheduler
+from tickwheel.scheduler.draft import moment_of
 from tickwheel.tasks import Cron, Status, Task
+from tickwheel.tasks.foresight import COMING, foresee_all
 from tickwheel.tasks.triggers import preview
 
 __all__ = ["app"]
@@ -38,6 +41,7 @@ StoreOption = Annotated[
     str, typer.Option("--store", envvar="TICKWHEEL_STORE", help="Where the tasks are: sqlite:///tasks.db")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+DAY_MS = 86_400_000
 DEFAULT_STORE = "sqlite:///tasks.db"
 
 
@@ -234,6 +238,49 @@ def cron(
         return
     for occurrence in occurrences:
         console.print(occurrence.local, f"[yellow]{occurrence.note}[/]" if occurrence.note else "", highlight=False)
+
+
+@app.command()
+@plainly
+def simulate(
+    *,
+    begin: Annotated[str | None, typer.Option("--from", help="2027-01-31T09:00:00+01:00; now, unless told")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="a day after --from, unless told")] = None,
+    handler: Annotated[str | None, typer.Option()] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000)] = 100,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what would run between two times; nothing is executed."""
+    begin_ms = now_ms() if begin is None else moment_of(read_time(begin))
+    end_ms = begin_ms + DAY_MS if end is None else moment_of(read_time(end))
+    if end_ms < begin_ms:
+        raise InvalidTask("--to comes before --from")
+    with Scheduler(store, run=False) as scheduler:
+        runs = foresee_all(every_task(scheduler, handler), begin_ms, end_ms, limit)
+    if as_json:
+        output.print_json([{"at": at, "id": task_id, "handler": name} for at, task_id, name in runs])
+        return
+    for at, task_id, name in runs:
+        console.print(f"{output.moment(at)}  {task_id}  {name}", highlight=False)
+    if len(runs) == limit:
+        console.print(f"these are the first {limit:,}; --limit shows more", style="dim", highlight=False)
+
+
+def every_task(scheduler: Scheduler, handler: str | None) -> Iterator[Task]:
+    """Read all tasks that are still to run, with a bar for who waits that long."""
+    total = sum(scheduler.counts().get(status, 0) for status in COMING)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("looking through the tasks", total=total)
+        for status in sorted(COMING):
+            cursor: str | None = None
+            while True:
+                page = scheduler.list(status=status, handler=handler, cursor=cursor, limit=1000)
+                yield from page.tasks
+                progress.advance(bar, len(page.tasks))
+                cursor = page.cursor
+                if cursor is None:
+                    break
 
 
 @app.command()
