@@ -103,6 +103,9 @@ class Flights:
 
     def _begin(self, task: Task) -> None:
         now = self.now()
+        if outcomes.has_expired(task, now):
+            self._settle(task, outcomes.expire(task, now), "cancelled")
+            return
         if outcomes.is_late(task, now) and task.late.mode == "skip":
             self._settle(task, outcomes.skip(task, now), "skipped")
             return
