@@ -25,6 +25,7 @@ __all__ = [
     "HandMovedBack",
     "InvalidArguments",
     "InvalidCache",
+    "InvalidConfig",
     "InvalidCron",
     "InvalidCursor",
     "InvalidDuration",
@@ -100,6 +101,10 @@ class InvalidGeometry(TickwheelError, ValueError):
 
 class InvalidCache(TickwheelError, ValueError):
     """No cache can be like that."""
+
+
+class InvalidConfig(TickwheelError, ValueError):
+    """No server can be like that."""
 
 
 class InvalidDuration(TickwheelError, ValueError):

@@ -23,7 +23,7 @@ from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.async_scheduler import AsyncScheduler
 from tickwheel.scheduler.draft import Wishes
 from tickwheel.scheduler.recovery import Recovery
-from tickwheel.stores.contract import OnConflict, Page, Store
+from tickwheel.stores.contract import OnConflict, Order, Page, Store
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.timers.event_loop import EventLoop
 
@@ -40,6 +40,7 @@ class Scheduler:
     ) -> None:
         self._inner = store if isinstance(store, AsyncScheduler) else AsyncScheduler(store, run=run, **options)
         self.task = self._inner.task
+        self.inner = self._inner  # for a server, which is async itself; only while this one is not started
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -134,12 +135,24 @@ class Scheduler:
         status: Status | None = None,
         handler: str | None = None,
         id_prefix: str | None = None,
+        tag: str | None = None,
+        text: str | None = None,
+        order: Order = "newest",
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page:
-        """List tasks, newest first, page by page."""
+        """List tasks, newest first unless told, page by page."""
         return self._call(
-            self._inner.list(status=status, handler=handler, id_prefix=id_prefix, cursor=cursor, limit=limit)
+            self._inner.list(
+                status=status,
+                handler=handler,
+                id_prefix=id_prefix,
+                tag=tag,
+                text=text,
+                order=order,
+                cursor=cursor,
+                limit=limit,
+            )
         )
 
     def history(self, task_id: str, limit: int = 100) -> Sequence[Run]:
@@ -165,6 +178,21 @@ class Scheduler:
     def reschedule(self, task_id: str, *, delay: Duration | None = None, at: datetime | None = None) -> Task:
         """Move a task that waits."""
         return self._call(self._inner.reschedule(task_id, delay=delay, at=at))
+
+    def amend(
+        self,
+        task_id: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        version: int | None = None,
+        **wishes: Unpack[Wishes],
+    ) -> Task:
+        """Change a task that waits: its time, arguments or policies; what is not said stays."""
+        return self._call(self._inner.amend(task_id, args, version=version, **wishes))
+
+    def delete(self, task_id: str) -> Task:
+        """Delete a task and its runs, and return how it was."""
+        return self._call(self._inner.delete(task_id))
 
     def run_now(self, task_id: str) -> Task:
         """Let a task that waits run at once."""
