@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import partial
 from random import Random
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ __all__: list[str] = []
 Text = Annotated[str | None, typer.Option()]
 ConfigOption = Annotated[str | None, typer.Option("--config", help="A TOML file; TICKWHEEL_CONFIG")]
 AppOption = Annotated[str | None, typer.Option("--app", help="Where a scheduler with handlers is: module:name")]
+RUNS_SHARE = 0.75  # of the grace that runs have; the rest is for requests
 StoreFlag = Annotated[str | None, typer.Option("--store", help="Where the tasks are: sqlite:///tasks.db")]
 
 
@@ -39,7 +41,8 @@ def serve(
     demo: Annotated[bool | None, typer.Option("--demo", help="Example handlers, and tasks for them")] = None,
 ) -> None:
     """Serve the API and the dashboard, and run tasks."""
-    from tickwheel.server.process import serve as run  # noqa: PLC0415 - its packages are an extra
+    from tickwheel.server.demo import furnish, trade  # noqa: PLC0415 - its packages are an extra
+    from tickwheel.server.process import serve as run  # noqa: PLC0415 - as above
 
     flags = {
         "app": target,
@@ -55,17 +58,12 @@ def serve(
     }
     settings = effective(flags, config)
     scheduler = scheduler_for(settings)
-
-    async def main() -> None:
-        stream = asyncio.create_task(demonstrate(scheduler)) if settings.demo else None
-        try:
-            await run(scheduler, settings, lambda line: print(line, flush=True))
-        finally:
-            if stream is not None:
-                stream.cancel()
-
+    chance = Random()  # noqa: S311 - it makes up customers
+    if settings.demo:
+        furnish(scheduler, chance)
+    along = partial(trade, scheduler, chance) if settings.demo else None
     with asyncio.Runner(loop_factory=EventLoop) as runner:
-        runner.run(main())
+        runner.run(run(scheduler, settings, partial(print, flush=True), along))
 
 
 def effective(flags: dict[str, Any], file: str | None) -> Any:
@@ -77,26 +75,10 @@ def effective(flags: dict[str, Any], file: str | None) -> Any:
 
 def scheduler_for(settings: Any) -> AsyncScheduler:
     """Find or make the scheduler to serve."""
-    from tickwheel.server.demo import furnish  # noqa: PLC0415 - as above
-
-    if settings.app is not None:
-        found = find_scheduler(settings.app)
-        if not isinstance(found, AsyncScheduler):
-            found = found.inner
-        return found
-    scheduler = AsyncScheduler(settings.store, run=settings.demo, grace_s=settings.grace_s)
-    if settings.demo:
-        furnish(scheduler, Random())
-    return scheduler
-
-
-async def demonstrate(scheduler: AsyncScheduler) -> None:
-    """Add demonstration tasks once the scheduler runs."""
-    from tickwheel.server.demo import trade  # noqa: PLC0415 - as above
-
-    while not scheduler.is_open:
-        await asyncio.sleep(0.05)
-    await trade(scheduler, Random())
+    if settings.app is None:
+        return AsyncScheduler(settings.store, run=settings.demo, grace_s=settings.grace_s * RUNS_SHARE)
+    found = find_scheduler(settings.app)
+    return found if isinstance(found, AsyncScheduler) else found.inner
 
 
 @app.command("config")

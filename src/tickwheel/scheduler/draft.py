@@ -44,6 +44,7 @@ class Wishes(TypedDict, total=False):
 
 
 WISHES: Final = frozenset(Wishes.__annotations__)
+AS_SAID: Final = ("meta", "tags", "priority", "late", "times", "at_most_once", "expires_at")
 USUAL: Final = frozenset({"id", "delay", "at"})  # what most tasks say
 
 
@@ -99,10 +100,12 @@ def _unusual(wishes: Wishes, handler: Handler) -> dict[str, Any]:
 def amended(task: Task, handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, now: int) -> Task:
     """Return a task that waits as it is to be from now on: what is not said stays as it is."""
     said = wishes.keys()
+    if not said <= WISHES - {"id"}:
+        raise InvalidTask(
+            f"{min(said - WISHES | said & {'id'})!r} of a task cannot be changed; its times and policies can"
+        )
     fields = _unusual(wishes, handler)
-    changed = {
-        name: fields[name] for name in ("meta", "tags", "priority", "late", "times", "expires_at") if name in said
-    }
+    changed: dict[str, Any] = {name: fields[name] for name in AS_SAID if name in said}
     if "timeout" in said:
         changed["timeout_ms"] = fields["timeout_ms"]
     if said & {"retry", "retries"}:

@@ -40,10 +40,14 @@ class Scheduler:
     ) -> None:
         self._inner = store if isinstance(store, AsyncScheduler) else AsyncScheduler(store, run=run, **options)
         self.task = self._inner.task
-        self.inner = self._inner  # for a server, which is async itself; only while this one is not started
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+
+    @property
+    def inner(self) -> AsyncScheduler:
+        """The scheduler behind it, for programs that have a loop themselves; while this one is not started."""
+        return self._inner
 
     @property
     def events(self) -> Events:

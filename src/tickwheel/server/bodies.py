@@ -35,7 +35,7 @@ Number = Annotated[int, Meta(ge=-1000, le=1000)]
 LateMode = Literal["run_once", "run_all", "skip"]
 
 
-class Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Strict(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A body that refuses what it does not know."""
 
 

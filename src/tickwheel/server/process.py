@@ -2,7 +2,7 @@
 
     SIGTERM, SIGINT --> no more connections, streams end --> requests are answered --> runs end, leases are given back
 
-All of it has `grace_s`; what does not end by then is run again by whoever comes next, and the process ends with 0 anyway.
+All of it has `grace_s`. What does not end by then is run again by whoever comes next, and the process ends with 0.
 """
 
 import asyncio
@@ -10,7 +10,8 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import uvicorn
 
@@ -28,7 +29,17 @@ REQUESTS_SHARE = 0.25  # of the grace that requests have; the rest is for runs
 
 
 class Server(uvicorn.Server):
-    """uvicorn, but signals are ours."""
+    """uvicorn, but signals are ours, and it tells when it is ready."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        if self.started:
+            self.ready.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -36,8 +47,13 @@ class Server(uvicorn.Server):
         yield
 
 
-async def serve(scheduler: AsyncScheduler, config: Config, say: Callable[[str], None] = print) -> None:
-    """Serve until told to stop."""
+async def serve(
+    scheduler: AsyncScheduler,
+    config: Config,
+    say: Callable[[str], None] = print,
+    along: Callable[[], Awaitable[Any]] | None = None,
+) -> None:
+    """Serve until told to stop; what goes along begins when it is ready, and is broken off when it stops."""
     listening = bind(config)
     app = create_app(scheduler, config)
     server = Server(
@@ -64,14 +80,19 @@ async def serve(scheduler: AsyncScheduler, config: Config, say: Callable[[str], 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.01)
-    if server.started:
-        say(f"tickwheel: {scheduler.recovery or 'it adds, others run'}")
-        say(f"tickwheel: ready at {url_of(listening, config)}")
-    await serving
+    greeting = asyncio.create_task(server.ready.wait())
+    await asyncio.wait([serving, greeting], return_when=asyncio.FIRST_COMPLETED)
     if not server.started:
+        greeting.cancel()
+        await serving
         raise InvalidConfig("it could not start; the lines above say why")
+    say(f"tickwheel: {scheduler.recovery or 'it adds, others run'}")
+    say(f"tickwheel: ready at {url_of(listening, config)}")
+    beside = None if along is None else asyncio.ensure_future(along())
+    await serving
+    if beside is not None:
+        beside.cancel()
+        await asyncio.gather(beside, return_exceptions=True)
     say("tickwheel: stopped")
 
 

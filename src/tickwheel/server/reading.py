@@ -8,7 +8,6 @@
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -25,15 +24,10 @@ FIELD: Final = re.compile(r"(?:unknown|missing required) field `(.*)`$", re.DOTA
 STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 
-@lru_cache(maxsize=64)  # as many as there are kinds of bodies
-def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
-
-
 def decode(raw: bytes | msgspec.Raw, kind: type[T], depth_max: int, at: str = "") -> T:
     """Read JSON, or raise a problem; `at` is where it stands in the whole body."""
     try:
-        read: T = _decoder(kind).decode(raw)
+        read: T = msgspec.json.decode(raw, type=kind)
         check_depth(raw, depth_max)
     except msgspec.ValidationError as error:
         pointer = at + pointer_of(str(error))

@@ -71,7 +71,7 @@ class Tokens:
                 continue
             if len(fields) != FIELDS or fields[1] not in ROLES or len(fields[2]) != HASH_CHARS:
                 raise InvalidConfig(f"{path}, line {number}: a line is `name role hash`; `tickwheel token` prints one")
-            holders[fields[2].lower()] = Holder(fields[0], fields[1])  # type: ignore[arg-type] # it is a role
+            holders[fields[2].lower()] = Holder(fields[0], fields[1])
         if not 1 <= len(holders) <= TOKENS_MAX:
             raise InvalidConfig(f"{path} has {len(holders)} tokens; there are from 1 to {TOKENS_MAX:,}")
         return cls(holders)

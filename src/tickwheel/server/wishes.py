@@ -24,23 +24,8 @@ def wishes_of(body: AmendBody, at: str = "", retry: RetryPolicy | None = None) -
     """Return what a body wishes for, or raise a problem; `at` is where it stands in the whole body."""
     wishes: dict[str, Any] = {name: value for name in PLAIN if (value := getattr(body, name, UNSET)) is not UNSET}
     _check_when(body, at)
-    for name in ("delay", "every", "timeout"):
-        span = getattr(body, name)
-        if span is not UNSET:
-            with pointing(f"{at}/{name}"):
-                to_ns(span)
-                if name == "every":
-                    Every(interval_ms=to_ms(span))
-                if name == "timeout" and to_ms(span) < 1:
-                    raise InvalidTask("a run needs some time; timeout cannot be 0")
-            wishes[name] = span
-    for name in ("at", "expires_at"):
-        moment = getattr(body, name)
-        if isinstance(moment, datetime):
-            with pointing(f"{at}/{name}"):
-                check_moment(moment_of(moment))
-        if moment is not UNSET:
-            wishes[name] = moment
+    wishes |= _spans(body, at)
+    wishes |= _moments(body, at)
     if isinstance(body.cron, str):
         with pointing(f"{at}/cron"):
             Cron(expression=body.cron)
@@ -53,6 +38,33 @@ def wishes_of(body: AmendBody, at: str = "", retry: RetryPolicy | None = None) -
     if body.late is not UNSET:
         with pointing(f"{at}/late"):
             wishes["late"] = _late(body.late) if isinstance(body.late, LateBody) else body.late
+    return wishes
+
+
+def _spans(body: AmendBody, at: str) -> dict[str, Any]:
+    wishes: dict[str, Any] = {}
+    for name in ("delay", "every", "timeout"):
+        span = getattr(body, name)
+        if span is not UNSET:
+            with pointing(f"{at}/{name}"):
+                to_ns(span)
+                if name == "every":
+                    Every(interval_ms=to_ms(span))
+                if name == "timeout" and to_ms(span) < 1:
+                    raise InvalidTask("a run needs some time; timeout cannot be 0")
+            wishes[name] = span
+    return wishes
+
+
+def _moments(body: AmendBody, at: str) -> dict[str, Any]:
+    wishes: dict[str, Any] = {}
+    for name in ("at", "expires_at"):
+        moment = getattr(body, name)
+        if isinstance(moment, datetime):
+            with pointing(f"{at}/{name}"):
+                check_moment(moment_of(moment))
+        if moment is not UNSET:
+            wishes[name] = moment
     return wishes
 
 
@@ -89,7 +101,7 @@ def _retry(body: RetryBody, usual: RetryPolicy) -> RetryPolicy:
 def _late(body: LateBody) -> LatePolicy:
     said: dict[str, Any] = {"mode": body.mode}
     if body.grace is not UNSET:
-        said["grace_ms"] = to_ms(body.grace)  # type: ignore[arg-type] # it is no UNSET
+        said["grace_ms"] = to_ms(body.grace)
     if body.catch_up is not UNSET:
         said["catch_up"] = body.catch_up
     return LatePolicy(**said)
