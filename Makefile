@@ -11,8 +11,9 @@ VERSIONS ?= 3.12 3.13
 
 .PHONY: run test check lint types rooms fuzz versions bench clean
 
-run: $(STAMP)  ## run a worker on an SQLite file, with example tasks
-	$(BIN)/python examples/orders.py --keep
+run: $(STAMP)  ## serve the API and the dashboard on an SQLite file, with example tasks
+	mkdir -p var
+	$(BIN)/tickwheel serve --demo --store sqlite:///var/demo.db
 
 test: $(STAMP) $(BIN)/promtool  ## run every test, on both builds
 	$(BIN)/python -m pytest

@@ -25,9 +25,11 @@ __all__ = [
     "HandMovedBack",
     "InvalidArguments",
     "InvalidCache",
+    "InvalidConfig",
     "InvalidCron",
     "InvalidCursor",
     "InvalidDuration",
+    "InvalidFilter",
     "InvalidGeometry",
     "InvalidLimit",
     "InvalidResult",
@@ -48,6 +50,7 @@ __all__ = [
     "StoreClosed",
     "StoreError",
     "StoreUnavailable",
+    "TaskHasChanged",
     "TaskIsOver",
     "TaskIsRunning",
     "TickwheelError",
@@ -98,6 +101,10 @@ class InvalidGeometry(TickwheelError, ValueError):
 
 class InvalidCache(TickwheelError, ValueError):
     """No cache can be like that."""
+
+
+class InvalidConfig(TickwheelError, ValueError):
+    """No server can be like that."""
 
 
 class InvalidDuration(TickwheelError, ValueError):
@@ -361,6 +368,15 @@ class TaskIsOver(TickwheelError, RuntimeError):
         super().__init__(f"task {task_id!r} is {status}; retry it, or add it again")
 
 
+class TaskHasChanged(TickwheelError, RuntimeError):
+    """Somebody changed the task since it was read."""
+
+    def __init__(self, task_id: str, version: int) -> None:
+        self.task_id = task_id
+        self.version = version
+        super().__init__(f"task {task_id!r} was changed meanwhile and has version {version} now; read it again")
+
+
 class StoreError(TickwheelError, RuntimeError):
     """A store could not do what it was asked to; nothing of that call was acknowledged."""
 
@@ -391,6 +407,10 @@ class UnknownStore(TickwheelError, ValueError):
     def __init__(self, url: str, known: Sequence[str]) -> None:
         self.url = url
         super().__init__(f"{url!r} is no store; URLs begin with {', '.join(known)}")
+
+
+class InvalidFilter(TickwheelError, ValueError):
+    """No tasks can be listed like that."""
 
 
 class InvalidCursor(TickwheelError, ValueError):

@@ -1,6 +1,7 @@
 """Every statement finds its rows by an index, whatever the file holds."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import apsw
@@ -10,7 +11,7 @@ from tests.stores.children import opened
 from tickwheel.stores.sqlite.statements import SQL
 
 # By its nature: the newest matches of a prefix have to be sorted out of all of them.
-SORTS = {"list_by_prefix"}
+SORTS = {"list_by_prefix_newest", "list_by_prefix_oldest"}
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_no_statement_reads_a_whole_table(connection: apsw.Connection, name: str
 
 def bindings_of(name: str) -> dict[str, None] | tuple[None, ...]:
     if ":limit" in SQL[name]:
-        return dict.fromkeys(["before", "limit", "status", "handler", "low", "high"])
+        return dict.fromkeys(re.findall(r":(\w+)", SQL[name]))
     return (None,) * SQL[name].count("?")
 
 

@@ -1,5 +1,6 @@
-"""The command line: `tickwheel worker`, `add`, `list`, `show`, `cancel`, `reschedule`, `retry`, `cron`, `doctor`."""
+"""The command line: `tickwheel serve`, `worker`, `add`, `list`, `show`, `cancel`, `reschedule`, `retry`, and more."""
 
+from tickwheel.cli import serving  # noqa: F401 - its commands are added to the app
 from tickwheel.cli.commands import app
 
 __all__ = ["app"]

@@ -1,6 +1,6 @@
 """`python -m tickwheel.cli`: the same as `tickwheel`."""
 
-from tickwheel.cli.commands import app
+from tickwheel.cli import app
 
 if __name__ == "__main__":
     app()

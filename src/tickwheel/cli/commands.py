@@ -24,6 +24,7 @@ from tickwheel.scheduler.draft import moment_of
 from tickwheel.tasks import Cron, Status, Task
 from tickwheel.tasks.foresight import COMING, foresee_all
 from tickwheel.tasks.triggers import preview
+from tickwheel.tasks.words import explain
 
 __all__ = ["app"]
 
@@ -149,7 +150,7 @@ def show_one(task: Task, *, as_json: bool) -> None:
     if as_json:
         output.print_json(task)
     else:
-        console.print(f"{task.id}: {task.status}, {output.explain(task, now_ms())}", highlight=False)
+        console.print(f"{task.id}: {task.status}, {explain(task, now_ms())}", highlight=False)
 
 
 @app.command("list")
@@ -181,7 +182,7 @@ def show(task_id: str, *, store: StoreOption = DEFAULT_STORE, as_json: JsonOptio
     """Show a task, its runs, and why it has not run yet."""
     with Scheduler(store, run=False) as scheduler:
         task, runs = scheduler.get(task_id), scheduler.history(task_id)
-    why = output.explain(task, now_ms())
+    why = explain(task, now_ms())
     if as_json:
         output.print_json({"task": task, "why": why, "runs": runs})
     else:

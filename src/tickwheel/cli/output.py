@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tickwheel.stores.contract import Page
-from tickwheel.tasks import ENDED, Run, Status, Task
+from tickwheel.tasks import Run, Status, Task
 
-__all__ = ["explain", "print_json", "print_task", "print_tasks"]
+__all__ = ["print_json", "print_task", "print_tasks"]
 
 STYLE_OF_STATUS = {
     Status.PENDING: "cyan",
@@ -78,19 +78,3 @@ def print_task(console: Console, task: Task, runs: Iterable[Run], why: str) -> N
         )
     if history.row_count:
         console.print(history)
-
-
-def explain(task: Task, now: int, handlers: Iterable[str] | None = None) -> str:
-    """Say in words why a task is where it is."""
-    if task.status in ENDED:
-        return task.reason or f"it is {task.status}"
-    if task.status is Status.PAUSED:
-        return "it is paused; resume it to let it run"
-    if task.status is Status.RUNNING:
-        asked = "; it was asked to stop" if task.cancel_requested else ""
-        return f"it is running, attempt {task.attempt}{asked}"
-    if handlers is not None and task.handler not in handlers:
-        return f"no worker here knows its handler {task.handler!r}"
-    wait_s = (task.run_at - now) / 1000
-    when = f"due in {wait_s:g} s" if wait_s > 0 else f"overdue for {-wait_s:g} s: is a worker running?"
-    return f"{when}; {task.reason}" if task.reason else when

@@ -14,7 +14,7 @@ import msgspec
 
 from tickwheel.observe.events import Events
 
-__all__ = ["Picture", "Watched"]
+__all__ = ["Dial", "Dials", "Picture", "Watched"]
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +39,22 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     def oldest_due_age_ms(self) -> int:
         """Return for how long the oldest task has been due that nobody claimed; 0 if there is none."""
         return 0 if self.oldest_due_at is None else max(self.at - self.oldest_due_at, 0)
+
+
+class Dial(msgspec.Struct, frozen=True, kw_only=True):
+    """One dial of the wheel."""
+
+    slot_ms: int  # how long the hand stays on a slot
+    hand: int  # the slot it is on
+    occupancy: list[int]  # entries in each slot
+
+
+class Dials(msgspec.Struct, frozen=True, kw_only=True):
+    """What the wheel looks like, the fastest dial first."""
+
+    at: int  # milliseconds since 1970
+    dials: list[Dial]
+    overflow: int  # entries beyond the slowest dial
 
 
 class Watched(Protocol):

@@ -11,6 +11,7 @@ cancelled or moved its task; the store finds out when it is claimed.
 from collections.abc import Collection
 from itertools import islice
 
+from tickwheel.observe.picture import Dial, Dials
 from tickwheel.stores.contract import Due
 from tickwheel.wheels import BINARY, HierarchicalWheel, Timer
 
@@ -80,6 +81,23 @@ class Agenda:
         entries = (timer.payload for timer in islice(self._timers.values(), LOOKED_AT_MAX))
         oldest = min((due.run_at for due in entries if isinstance(due, Due)), default=now + 1)
         return oldest if oldest <= now else None
+
+    def dials(self, now: int) -> Dials:
+        """Return what the wheel looks like, the fastest dial first; between two dues its hand waits for nobody."""
+        hand = max(now - self._origin, 0)
+        return Dials(
+            at=now,
+            dials=[
+                Dial(slot_ms=dial.tick, hand=hand // dial.tick % dial.slots, occupancy=slots)
+                for dial, slots in zip(self._wheel.geometry.dials, self._wheel.occupancy(), strict=True)
+            ],
+            overflow=self.overflow,
+        )
+
+    def slot(self, level: int, slot: int) -> list[Due]:
+        """List what waits in a slot, in the order it came there."""
+        found = (each for each in self._wheel._slots() if (each.level, each.index) == (level, slot))
+        return [timer.payload for each in found for timer in each.timers() if isinstance(timer.payload, Due)]
 
     def levels(self) -> list[int]:
         """Count the entries on each dial, the fastest first."""

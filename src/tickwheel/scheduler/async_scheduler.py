@@ -30,8 +30,9 @@ from tickwheel.scheduler.draft import Wishes, draft, moment_of, to_ms
 from tickwheel.scheduler.engine import Engine
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.recovery import Recovery
+from tickwheel.scheduler.verbs import Verbs
 from tickwheel.stores import open_store
-from tickwheel.stores.contract import Filter, OnConflict, Page, Store
+from tickwheel.stores.contract import Filter, OnConflict, Order, Page, Store
 from tickwheel.tasks.policies import NEVER_AGAIN, RetryPolicy
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.tasks.registry import Handler, Registry
@@ -52,7 +53,7 @@ def run_elsewhere(**_: Any) -> None:
     """Do nothing: it is never run here."""
 
 
-class AsyncScheduler:
+class AsyncScheduler(Verbs):
     """Durable tasks in one store. With `run=False` it only adds, and others run."""
 
     def __init__(
@@ -161,14 +162,7 @@ class AsyncScheduler:
             rest: Any = dict(wishes)
             handler, args = self._handler(rest.pop("handler", None)), rest.pop("args", None)
             drafts.append(draft(handler, args, rest, now=now, new_id=self._new_id(now), partitions=partitions))
-        return await self._add(drafts, on_conflict)
-
-    async def _add(self, drafts: Sequence[Task], on_conflict: OnConflict) -> list[Task]:
-        with self.events.adding(drafts) as witnessed:
-            conflicts = await self._opened.add(witnessed, on_conflict)
-        for conflict in conflicts:
-            self._note(conflict.task, "added" if conflict.added else None)
-        return [conflict.task for conflict in conflicts]
+        return [conflict.task for conflict in await self._add_noted(drafts, on_conflict)]
 
     def _handler(self, handler: str | Callable[..., Any]) -> Handler:
         name = handler if isinstance(handler, str) else self._registry.name_of(handler)
@@ -188,11 +182,14 @@ class AsyncScheduler:
         status: Status | None = None,
         handler: str | None = None,
         id_prefix: str | None = None,
+        tag: str | None = None,
+        text: str | None = None,
+        order: Order = "newest",
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page:
-        """List tasks, newest first, page by page."""
-        wanted = Filter(status=status, handler=handler, id_prefix=id_prefix)
+        """List tasks, newest first unless told, page by page."""
+        wanted = Filter(status=status, handler=handler, id_prefix=id_prefix, tag=tag, text=text, order=order)
         return await self._opened.query(wanted, cursor, limit)
 
     async def history(self, task_id: str, limit: int = 100) -> Sequence[Run]:

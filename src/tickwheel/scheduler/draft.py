@@ -15,9 +15,11 @@ from tickwheel.tasks.record import Task
 from tickwheel.tasks.registry import Handler
 from tickwheel.tasks.triggers import ONCE, Cron, Every, Once, Trigger
 
-__all__ = ["Wishes", "draft", "partition_of", "to_ms"]
+__all__ = ["TAGS_MAX", "TAG_CHARS_MAX", "Wishes", "amended", "draft", "partition_of", "to_ms"]
 
 PRIORITY_MAX: Final = 1_000
+TAGS_MAX: Final = 20
+TAG_CHARS_MAX: Final = 64
 
 
 class Wishes(TypedDict, total=False):
@@ -36,10 +38,13 @@ class Wishes(TypedDict, total=False):
     timeout: Duration
     priority: int
     meta: dict[str, str]
+    tags: list[str]
     at_most_once: bool
+    expires_at: datetime | None  # with a time zone
 
 
 WISHES: Final = frozenset(Wishes.__annotations__)
+AS_SAID: Final = ("meta", "tags", "priority", "late", "times", "at_most_once", "expires_at")
 USUAL: Final = frozenset({"id", "delay", "at"})  # what most tasks say
 
 
@@ -77,8 +82,10 @@ def _unusual(wishes: Wishes, handler: Handler) -> dict[str, Any]:
     timeout_ms = to_ms(wishes["timeout"]) if "timeout" in wishes else handler.timeout_ms
     if timeout_ms < 1:
         raise InvalidTask("a run needs some time; timeout cannot be 0")
+    expires_at = wishes.get("expires_at")
     return {
         "meta": wishes.get("meta", {}),
+        "tags": _tags(wishes.get("tags", [])),
         "trigger": trigger,
         "retry": _retry(wishes, handler),
         "late": _late(wishes),
@@ -86,7 +93,44 @@ def _unusual(wishes: Wishes, handler: Handler) -> dict[str, Any]:
         "priority": priority,
         "times": times,
         "at_most_once": wishes.get("at_most_once", False),
+        "expires_at": None if expires_at is None else moment_of(expires_at),
     }
+
+
+def amended(task: Task, handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, now: int) -> Task:
+    """Return a task that waits as it is to be from now on: what is not said stays as it is."""
+    said = wishes.keys()
+    if not said <= WISHES - {"id"}:
+        raise InvalidTask(
+            f"{min(said - WISHES | said & {'id'})!r} of a task cannot be changed; its times and policies can"
+        )
+    fields = _unusual(wishes, handler)
+    changed: dict[str, Any] = {name: fields[name] for name in AS_SAID if name in said}
+    if "timeout" in said:
+        changed["timeout_ms"] = fields["timeout_ms"]
+    if said & {"retry", "retries"}:
+        changed["retry"] = fields["retry"]
+    if said & {"every", "cron"}:
+        changed["trigger"] = fields["trigger"]
+        if "times" not in said and isinstance(task.trigger, Once):
+            changed["times"] = fields["times"]  # it comes again from now on
+    if said & {"delay", "at", "every", "cron"}:
+        changed["run_at"] = changed["occurrence_at"] = _first(wishes, changed.get("trigger", task.trigger), now)
+        changed["failures"] = 0  # another time is another occurrence
+    if args is not None or "meta" in said:
+        meta = changed.get("meta", task.meta)
+        changed["args"] = _checked(task.args if args is None else args, meta)
+    return msgspec.structs.replace(task, **changed)
+
+
+def _tags(tags: object) -> list[str]:
+    """Return tags without repetitions."""
+    if not isinstance(tags, (list, tuple)) or len(tags) > TAGS_MAX:
+        raise InvalidTask(f"tags are a list of at most {TAGS_MAX} words")
+    for tag in tags:
+        if not isinstance(tag, str) or not 1 <= len(tag) <= TAG_CHARS_MAX:
+            raise InvalidTask(f"a tag is text of 1 to {TAG_CHARS_MAX} characters, not {tag!r:.100}")
+    return list(dict.fromkeys(tags))
 
 
 def _id(task_id: object) -> str:

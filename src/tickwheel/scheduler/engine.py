@@ -25,7 +25,7 @@ from tickwheel.clock import Clock
 from tickwheel.cluster import Holdings
 from tickwheel.errors import StoreError
 from tickwheel.observe.events import Events
-from tickwheel.observe.picture import Picture
+from tickwheel.observe.picture import Dials, Picture
 from tickwheel.scheduler.agenda import Agenda
 from tickwheel.scheduler.flights import Flights, told_of
 from tickwheel.scheduler.options import Options
@@ -64,6 +64,7 @@ class Engine:
         options: Options,
         chance: Random,
     ) -> None:
+        self.node = node
         self._store = store
         self._workers = workers
         self._clock = clock
@@ -327,6 +328,18 @@ class Engine:
         if task.id in self._flights:
             return "running here"
         return "in the wheel" if task.id in self._agenda else "in the store, beyond the horizon"
+
+    def leases(self) -> list[Lease]:
+        """Return what is ours for certain."""
+        return self._holdings.leases()
+
+    def dials(self) -> Dials:
+        """Return what the wheel looks like; to be asked on its loop."""
+        return self._agenda.dials(self._now())
+
+    def slot(self, level: int, slot: int) -> list[Due]:
+        """List what waits in a slot of the wheel."""
+        return self._agenda.slot(level, slot)
 
     def picture(self) -> Picture:
         """Return how it stands; to be asked on its loop."""

@@ -109,6 +109,9 @@ class Flights:
             self._lose(task)
             return
         now = self.now()
+        if outcomes.has_expired(task, now):
+            self._settle(task, outcomes.expire(task, now), "cancelled")
+            return
         if outcomes.is_late(task, now) and task.late.mode == "skip":
             self._settle(task, outcomes.skip(task, now), "skipped")
             return

@@ -23,7 +23,7 @@ from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.async_scheduler import AsyncScheduler
 from tickwheel.scheduler.draft import Wishes
 from tickwheel.scheduler.recovery import Recovery
-from tickwheel.stores.contract import OnConflict, Page, Store
+from tickwheel.stores.contract import OnConflict, Order, Page, Store
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.timers.event_loop import EventLoop
 
@@ -43,6 +43,11 @@ class Scheduler:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+
+    @property
+    def inner(self) -> AsyncScheduler:
+        """The scheduler behind it, for programs that have a loop themselves; while this one is not started."""
+        return self._inner
 
     @property
     def events(self) -> Events:
@@ -134,12 +139,24 @@ class Scheduler:
         status: Status | None = None,
         handler: str | None = None,
         id_prefix: str | None = None,
+        tag: str | None = None,
+        text: str | None = None,
+        order: Order = "newest",
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page:
-        """List tasks, newest first, page by page."""
+        """List tasks, newest first unless told, page by page."""
         return self._call(
-            self._inner.list(status=status, handler=handler, id_prefix=id_prefix, cursor=cursor, limit=limit)
+            self._inner.list(
+                status=status,
+                handler=handler,
+                id_prefix=id_prefix,
+                tag=tag,
+                text=text,
+                order=order,
+                cursor=cursor,
+                limit=limit,
+            )
         )
 
     def history(self, task_id: str, limit: int = 100) -> Sequence[Run]:
@@ -165,6 +182,21 @@ class Scheduler:
     def reschedule(self, task_id: str, *, delay: Duration | None = None, at: datetime | None = None) -> Task:
         """Move a task that waits."""
         return self._call(self._inner.reschedule(task_id, delay=delay, at=at))
+
+    def amend(
+        self,
+        task_id: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        version: int | None = None,
+        **wishes: Unpack[Wishes],
+    ) -> Task:
+        """Change a task that waits: its time, arguments or policies; what is not said stays."""
+        return self._call(self._inner.amend(task_id, args, version=version, **wishes))
+
+    def delete(self, task_id: str) -> Task:
+        """Delete a task and its runs, and return how it was."""
+        return self._call(self._inner.delete(task_id))
 
     def run_now(self, task_id: str) -> Task:
         """Let a task that waits run at once."""

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from tickwheel.clock import SystemClock
 from tickwheel.errors import StoreError, UnknownStore
-from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Store
+from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Order, Page, Store, Total
 from tickwheel.stores.memory import MemoryStore
 
 __all__ = [
@@ -32,8 +32,10 @@ __all__ = [
     "Lease",
     "MemoryStore",
     "OnConflict",
+    "Order",
     "Page",
     "Store",
+    "Total",
     "open_store",
 ]
 

@@ -12,7 +12,6 @@ import msgspec
 
 from tickwheel.errors import (
     BatchTooLarge,
-    InvalidCursor,
     InvalidLimit,
     InvalidTask,
     PayloadTooLarge,
@@ -23,8 +22,10 @@ from tickwheel.tasks.record import LEGAL, Status, Task
 
 __all__ = [
     "BATCH_MAX",
+    "COUNT_ROWS_MAX",
     "NAME_CHARS_MAX",
     "PAYLOAD_BYTES_MAX",
+    "check_amended",
     "check_batch",
     "check_finishes",
     "check_limit",
@@ -32,15 +33,14 @@ __all__ = [
     "check_new",
     "check_on_conflict",
     "encode",
-    "serial_of",
 ]
 
 NAME_CHARS_MAX: Final = 255  # of ids and handlers; fits an index entry everywhere
 PAYLOAD_BYTES_MAX: Final = 256 * 1024  # of arguments and metadata, and again of result and error
 BATCH_MAX: Final = 10_000  # tasks; a transaction of a fifth of a second or so
+COUNT_ROWS_MAX: Final = 1_000_000  # that a caller may have counted one by one: a second or so
 MOMENT_MAX: Final = 2**53 - 1  # exact as a float, which is how some stores and readers keep it: 285,000 years
 PRIORITY_MAX: Final = 2**31 - 1
-SERIAL_DIGITS_MAX: Final = 18  # fits 64 bits
 
 BEGINNINGS: Final = frozenset({Status.PENDING, Status.PAUSED})
 
@@ -84,6 +84,16 @@ def check_new(tasks: Sequence[Task], partitions: int) -> None:
             raise InvalidTask(f"task {task.id!r}: a new task is pending or paused, not {task.status}")
 
 
+def check_amended(tasks: Sequence[Task]) -> None:
+    """Refuse changes that no task can have."""
+    check_batch(tasks)
+    for task in tasks:
+        _check_name("the name of a handler", task.handler)
+        check_moment(task.run_at)
+        if not -PRIORITY_MAX <= task.priority <= PRIORITY_MAX:
+            raise InvalidTask(f"task {task.id!r}: priorities fit 32 bits, and {task.priority!r} does not")
+
+
 def check_finishes(finishes: Sequence[Finish]) -> None:
     """Refuse outcomes that a running task cannot have."""
     check_batch(finishes)
@@ -119,12 +129,3 @@ def _check_size(what: str, payload: object) -> None:
     size_bytes = len(_encoder.encode(payload))
     if size_bytes > PAYLOAD_BYTES_MAX:
         raise PayloadTooLarge(what, size_bytes, PAYLOAD_BYTES_MAX)
-
-
-def serial_of(cursor: str | None) -> int:
-    """Read the number before which a page begins."""
-    if cursor is None:
-        return 10**SERIAL_DIGITS_MAX
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= SERIAL_DIGITS_MAX):
-        raise InvalidCursor(cursor)
-    return int(cursor)

@@ -5,7 +5,8 @@ A lease has an epoch, which grows with every change of owner, and a nonce of its
 checked against both, in the same transaction that makes it: an owner that was paused beyond its lease can change
 nothing any more. Anyone else may add, cancel, reschedule, pause and resume.
 
-    anyone      add      get      query      counts     cancel      reschedule     pause      resume     revive
+    anyone      add      get      query      count      cancel      reschedule     pause      resume     revive
+                                             counts     amend       remove
     node        heartbeat         leave      leases
     owner       acquire  renew    release    due        claim       finish         orphans    checkpoint
 
@@ -20,11 +21,28 @@ import msgspec
 
 from tickwheel.tasks.record import Run, Status, Task
 
-__all__ = ["PAGE_MAX", "Conflict", "Due", "Filter", "Finish", "Lease", "OnConflict", "Page", "Store"]
+__all__ = [
+    "COUNT_MAX",
+    "LOOKED_AT_MAX",
+    "PAGE_MAX",
+    "Conflict",
+    "Due",
+    "Filter",
+    "Finish",
+    "Lease",
+    "OnConflict",
+    "Order",
+    "Page",
+    "Store",
+    "Total",
+]
 
 OnConflict = Literal["reject", "replace", "keep", "debounce"]
+Order = Literal["newest", "oldest", "due"]
 
 PAGE_MAX = 1000  # tasks in an answer
+LOOKED_AT_MAX = 5_000  # tasks that are read for a page when a tag or a text is looked for: some 20 ms
+COUNT_MAX = 10_000  # tasks that are counted one by one, unless told
 HINTS_MAX = 10_000  # partitions with news that nobody asked for yet
 
 
@@ -63,13 +81,25 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     status: Status | None = None
     handler: str | None = None
     id_prefix: str | None = None
+    tag: str | None = None
+    text: str | None = None  # somewhere in its id, its handler or one of its tags, as it is written
+    due_after: int | None = None  # `run_at` is later than this
+    due_before: int | None = None
+    order: Order = "newest"  # of arrival; `due` lists what is pending, and alone that, the next first
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Some tasks, newest first, and where to go on; None at the end."""
+    """Some tasks, and where to go on; None at the end."""
 
     tasks: list[Task]
     cursor: str | None
+
+
+class Total(msgspec.Struct, frozen=True):
+    """How many tasks there are; at least, if it is not exact."""
+
+    tasks: int
+    exact: bool
 
 
 class Conflict(msgspec.Struct, frozen=True, gc=False):
@@ -105,7 +135,14 @@ class Store(Protocol):
         """Return tasks by id, in that order; None for each that is not there."""
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """List tasks, newest first. A cursor stays good while tasks are added and change."""
+        """List tasks, newest first unless told. A cursor stays good while tasks are added and change.
+
+        Tags, texts and times are compared task by task, and for one page a store may stop after so many
+        (`LOOKED_AT_MAX`): such a page is short or empty, and has a cursor.
+        """
+
+    async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
+        """Count the tasks of a filter; of many, it may stop after looking at so many and say so."""
 
     async def counts(self) -> dict[Status, int]:
         """Count the tasks of each status."""
@@ -125,6 +162,16 @@ class Store(Protocol):
 
         Its occurrence moves along, unless the task waits to be tried again: then it is the same one still.
         """
+
+    async def amend(self, tasks: Sequence[Task]) -> list[Task]:
+        """Put tasks in the place of those they were made from, which have to be as they were read; all or none.
+
+        `UnknownTask` if there is none of that id, `TaskIsRunning`, `TaskIsOver`, and `TaskHasChanged` if its version
+        is another one. Its id, partition, status, attempts and age stay, and its version is one higher.
+        """
+
+    async def remove(self, ids: Sequence[str]) -> list[Task | None]:
+        """Delete tasks with their runs and return how they were; one that runs stays, and is returned as it is."""
 
     async def pause(self, ids: Sequence[str]) -> list[Task | None]:
         """Keep pending tasks from coming due; those that are not pending stay as they are."""

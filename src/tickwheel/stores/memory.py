@@ -22,8 +22,8 @@ from itertools import islice
 from msgspec.structs import replace
 
 from tickwheel.errors import StoreClosed, UnknownTask
-from tickwheel.stores import bounds, steps
-from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Page
+from tickwheel.stores import bounds, listing, steps
+from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
 from tickwheel.stores.hints import Hints
 from tickwheel.tasks.record import ENDED, Run, Status, Task
 
@@ -89,23 +89,32 @@ class MemoryStore:
         return [self._tasks.get(task_id) for task_id in ids]
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """List tasks, newest first."""
+        """List tasks, newest first unless told."""
         self._open()
         bounds.check_limit(limit)
-        found = list(islice(self._listed(wanted, bounds.serial_of(cursor)), limit + 1))
-        more = str(self._serials[found[limit - 1].id]) if len(found) > limit else None
-        return Page(tasks=found[:limit], cursor=more)
+        listing.check_filter(wanted)
+        found = list(islice(self._listed(wanted, listing.place_of(cursor, wanted.order)), limit + 1))
+        more = listing.cursor_of(found[limit - 1][0], wanted.order) if len(found) > limit else None
+        return Page(tasks=[task for _, task in found[:limit]], cursor=more)
 
-    def _listed(self, wanted: Filter, before: int) -> Iterator[Task]:
-        for serial in reversed(self._ids):
-            task = self._tasks[self._ids[serial]]
-            if (
-                serial < before
-                and wanted.status in (None, task.status)
-                and wanted.handler in (None, task.handler)
-                and task.id.startswith(wanted.id_prefix or "")
-            ):
-                yield task
+    def _listed(self, wanted: Filter, after: listing.Place) -> Iterator[tuple[listing.Place, Task]]:
+        """Walk through what fits, in order, beyond a place."""
+        if wanted.order == "due":
+            placed = (((run_at, task_id), self._tasks[task_id]) for run_at, task_id in merge(*self._due))
+        else:
+            serials = reversed(self._ids) if wanted.order == "newest" else iter(self._ids)
+            placed = (((serial, ""), self._tasks[self._ids[serial]]) for serial in serials)
+        fitting = (each for each in placed if listing.fits(each[1], wanted))
+        if wanted.order == "newest":
+            return (each for each in fitting if each[0] < after)
+        return (each for each in fitting if each[0] > after)
+
+    async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
+        """Count the tasks of a filter, all of them."""
+        self._open()
+        bounds.check_limit(most, bounds.COUNT_ROWS_MAX)
+        listing.check_filter(wanted)
+        return Total(sum(listing.fits(task, wanted) for task in self._tasks.values()), exact=True)
 
     async def counts(self) -> dict[Status, int]:
         """Count the tasks of each status."""
@@ -136,6 +145,36 @@ class MemoryStore:
         self._change([moved])
         return moved
 
+    async def amend(self, tasks: Sequence[Task]) -> list[Task]:
+        """Put tasks in the place of those they were made from."""
+        self._open()
+        bounds.check_amended(tasks)
+        amended: dict[str, Task] = {}
+        answers = []
+        for task in tasks:
+            there = amended.get(task.id) or self._tasks.get(task.id)
+            if there is None:
+                raise UnknownTask(task.id)
+            amended[task.id] = steps.amend(there, task)
+            bounds.encode(amended[task.id])
+            answers.append(amended[task.id])
+        self._change(amended.values())
+        return answers
+
+    async def remove(self, ids: Sequence[str]) -> list[Task | None]:
+        """Delete tasks that do not run."""
+        self._open()
+        bounds.check_batch(ids)
+        answers = [self._tasks.get(task_id) for task_id in ids]
+        gone = {task.id: task for task in answers if task is not None and task.status is not Status.RUNNING}
+        for task in gone.values():
+            if task.status is Status.PENDING:
+                keys = self._due[task.partition]
+                del keys[bisect_left(keys, (task.run_at, task.id))]
+            self._forget(task.id)
+        self._hints.tell({task.partition for task in gone.values()})
+        return answers
+
     async def pause(self, ids: Sequence[str]) -> list[Task | None]:
         """Keep pending tasks from coming due."""
         self._open()
@@ -157,9 +196,7 @@ class MemoryStore:
         self._open()
         past = [task for task in self._tasks.values() if task.status in ENDED and (task.finished_at or 0) < before]
         for task in past:
-            del self._tasks[task.id]
-            del self._ids[self._serials.pop(task.id)]
-            self._runs.pop(task.id, None)
+            self._forget(task.id)
         for task_id, runs in list(self._runs.items()):
             left = {attempt: run for attempt, run in runs.items() if run.finished_at >= before}
             if left:
@@ -322,6 +359,11 @@ class MemoryStore:
                 task = changed
             answers.append(task)
         return answers
+
+    def _forget(self, task_id: str) -> None:
+        del self._tasks[task_id]
+        del self._ids[self._serials.pop(task_id)]
+        self._runs.pop(task_id, None)
 
     def _number(self, task_id: str) -> None:
         """Make a task the newest one."""

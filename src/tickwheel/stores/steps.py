@@ -16,12 +16,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from tickwheel.errors import DuplicateTask, TaskIsOver, TaskIsRunning
+from tickwheel.errors import DuplicateTask, TaskHasChanged, TaskIsOver, TaskIsRunning
 from tickwheel.stores.contract import Conflict, Finish, OnConflict
 from tickwheel.tasks.record import ENDED, Status, Task
 
 __all__ = [
     "Settled",
+    "amend",
     "arrive",
     "cancel",
     "claim",
@@ -73,12 +74,31 @@ def settle(there: Mapping[str, Task], tasks: Sequence[Task], on_conflict: OnConf
     return settled
 
 
-def move(task: Task, run_at: int) -> Task:
-    """Give a task another time; for a retry it is still the same occurrence, otherwise the occurrence moves along."""
+def amend(there: Task, wanted: Task) -> Task:
+    """Make of a task that waits what was made of it when it was read."""
+    _check_waits(there)
+    if there.version != wanted.version:
+        raise TaskHasChanged(there.id, there.version)
+    return replace(
+        wanted,
+        partition=there.partition,
+        status=there.status,
+        attempt=there.attempt,
+        created_at=there.created_at,
+        version=there.version + 1,
+    )
+
+
+def _check_waits(task: Task) -> None:
     if task.status is Status.RUNNING:
         raise TaskIsRunning(task.id)
     if task.status in ENDED:
         raise TaskIsOver(task.id, task.status)
+
+
+def move(task: Task, run_at: int) -> Task:
+    """Give a task another time; for a retry it is still the same occurrence, otherwise the occurrence moves along."""
+    _check_waits(task)
     occurrence_at = min(task.occurrence_at, run_at) if task.failures else run_at
     return replace(task, run_at=run_at, occurrence_at=occurrence_at, version=task.version + 1)
 

@@ -5,6 +5,7 @@ Each function takes a task as it was claimed and returns it as it is to be from 
     succeed     the next occurrence, or completed
     fail        the next attempt, the next occurrence if there are attempts no more, or failed
     skip        it was too late to run: the next occurrence, or cancelled
+    expire      nobody wants it any more: cancelled, occurrences and all
     stop        cancelled, occurrences and all
     orphan      its worker died in the middle: again, or failed if it must not run twice
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.tasks.triggers import Cron, Every
 
-__all__ = ["fail", "is_late", "orphan", "skip", "stop", "succeed"]
+__all__ = ["expire", "fail", "has_expired", "is_late", "orphan", "skip", "stop", "succeed"]
 
 
 def succeed(task: Task, result: object, now: int) -> tuple[Task, Run]:
@@ -45,6 +46,13 @@ def skip(task: Task, now: int) -> tuple[Task, Run]:
     return _end_occurrence(task, Status.CANCELLED, reason, now), run
 
 
+def expire(task: Task, now: int) -> tuple[Task, None]:
+    """Return a task that came due when it was of no use any more; there is no run to remember."""
+    assert task.expires_at is not None
+    reason = f"expired {(now - task.expires_at) / 1000:g} s before it came due"
+    return replace(task, status=Status.CANCELLED, finished_at=now, reason=reason), None
+
+
 def stop(task: Task, reason: str, now: int) -> tuple[Task, Run]:
     """Return a task that was cancelled while it ran."""
     stopped = replace(task, status=Status.CANCELLED, finished_at=now, reason=reason)
@@ -63,6 +71,11 @@ def orphan(task: Task, now: int) -> tuple[Task, Run]:
 def is_late(task: Task, now: int) -> bool:
     """Tell whether an occurrence is later than its policy calls in time; a retry never is."""
     return task.failures == 0 and now - task.occurrence_at > task.late.grace_ms
+
+
+def has_expired(task: Task, now: int) -> bool:
+    """Tell whether a task is of no use any more."""
+    return task.expires_at is not None and now > task.expires_at
 
 
 def _end_occurrence(task: Task, status: Status, reason: str | None, now: int) -> Task:

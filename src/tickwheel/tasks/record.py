@@ -64,6 +64,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     handler: str  # the name it is registered under
     args: dict[str, Any] = {}
     meta: dict[str, str] = {}
+    tags: list[str] = []  # to find it by
     trigger: Trigger = ONCE
     retry: RetryPolicy = NEVER_AGAIN
     late: LatePolicy = RUN_ONCE
@@ -71,6 +72,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     priority: int = 0  # of those due in the same moment, higher ones begin first
     times: int = 1  # how many occurrences there are; -1 for ever
     at_most_once: bool = False  # after a crash in the middle of a run: fail, do not run again
+    expires_at: int | None = None  # what comes due after this is not run any more
 
     partition: int = 0
     status: Status = Status.PENDING

@@ -31,7 +31,7 @@ from cronsim import CronSim, CronSimError
 from tickwheel.errors import InvalidCron, InvalidSchedule
 from tickwheel.tasks.wall_clock import Reading, from_ms, read
 
-__all__ = ["NICKNAMES", "ONCE", "Cron", "Every", "Occurrence", "Once", "Trigger", "preview"]
+__all__ = ["NICKNAMES", "ONCE", "Cron", "Every", "Occurrence", "Once", "Trigger", "in_words", "preview"]
 
 INTERVAL_MS_MIN: Final = 1
 EXPRESSION_MAX: Final = 256  # characters; every minute of an hour, one by one, takes 168
@@ -193,6 +193,11 @@ def find_again(cron: Cron, now: datetime, reading: Reading, found: Found | None)
 
 
 # -- what is to come
+
+
+def in_words(cron: Cron) -> str:
+    """Say when a cron expression is due."""
+    return wall_times(cron.expression, datetime(2024, 1, 1)).explain()  # noqa: DTZ001 - any time on any wall
 
 
 class Occurrence(msgspec.Struct, frozen=True):

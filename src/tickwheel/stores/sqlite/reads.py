@@ -1,27 +1,23 @@
 """Everything that is only read from the file."""
 
-import sys
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import apsw
 import msgspec
 
 from tickwheel.errors import StoreError
-from tickwheel.stores.contract import Due, Filter, Lease, Page
+from tickwheel.stores.contract import Due, Lease
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks.record import Run, Status, Task
 
-__all__ = ["NUMBERS", "Row", "counts", "due", "get", "held_of", "history", "leases", "load", "orphans", "query"]
+__all__ = ["NUMBERS", "Row", "counts", "due", "get", "held_of", "history", "leases", "load", "orphans", "task_of"]
 
 Row = tuple[int, Task]  # with its serial
 
 STATUSES: Final = list(Status)  # a status is kept as its place in here
 NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
-
-SURROGATES: Final = 0xD800  # the first of those that are no characters
-AFTER_SURROGATES: Final = 0xE000
 
 _decode_task = msgspec.json.Decoder(Task).decode
 _decode_run = msgspec.json.Decoder(Run).decode
@@ -63,36 +59,6 @@ def load(connection: apsw.Connection, ids: Sequence[str]) -> dict[str, Row]:
 def listed(values: Sequence[str] | Sequence[int]) -> str:
     """Write values as SQL takes a list of them: one statement for all is half the work of one for each."""
     return msgspec.json.encode(values).decode()
-
-
-def query(connection: apsw.Connection, wanted: Filter, before: int, limit: int) -> Page:
-    """List tasks, newest first."""
-    bindings: dict[str, Any] = {
-        "before": before,
-        "limit": limit + 1,
-        "handler": wanted.handler,
-        "status": None if wanted.status is None else NUMBERS[wanted.status],
-    }
-    name = "list_all"
-    if wanted.id_prefix:
-        name = "list_by_prefix"
-        bindings |= {"low": wanted.id_prefix, "high": beyond(wanted.id_prefix)}
-    elif wanted.handler is not None:
-        name = "list_by_handler"
-    elif wanted.status is not None:
-        name = "list_by_status"
-    rows = list(connection.execute(SQL[name], bindings))
-    cursor = str(rows[limit - 1][0]) if len(rows) > limit else None
-    return Page(tasks=[task_of(body) for _, body in rows[:limit]], cursor=cursor)
-
-
-def beyond(prefix: str) -> str | bytes:
-    """Return what sorts right after everything that begins with a prefix."""
-    stem = prefix.rstrip(chr(sys.maxunicode))
-    if not stem:
-        return b""  # SQLite sorts bytes after all text
-    point = ord(stem[-1]) + 1
-    return stem[:-1] + chr(AFTER_SURROGATES if point == SURROGATES else point)
 
 
 def counts(connection: apsw.Connection) -> dict[Status, int]:

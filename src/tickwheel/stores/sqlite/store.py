@@ -17,10 +17,10 @@ from pathlib import Path
 import apsw
 
 from tickwheel.errors import StoreClosed
-from tickwheel.stores import bounds, steps
-from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Page
+from tickwheel.stores import bounds, listing, steps
+from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
 from tickwheel.stores.hints import Hints
-from tickwheel.stores.sqlite import opening, reads
+from tickwheel.stores.sqlite import lists, opening, reads
 from tickwheel.stores.sqlite.groups import Reader, Writer
 from tickwheel.stores.sqlite.lane import Lane
 from tickwheel.stores.sqlite.writes import PURGE_ROWS, Pen
@@ -98,10 +98,17 @@ class SqliteStore:
         return await self._reads.call(lambda file: reads.get(file, ids))
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """List tasks, newest first."""
+        """List tasks, newest first unless told."""
         bounds.check_limit(limit)
-        before = bounds.serial_of(cursor)
-        return await self._reads.call(lambda file: reads.query(file, wanted, before, limit))
+        listing.check_filter(wanted)
+        after = listing.place_of(cursor, wanted.order)
+        return await self._reads.call(lambda file: lists.query(file, wanted, after, limit))
+
+    async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
+        """Count tasks, looking at so many at most."""
+        bounds.check_limit(most, bounds.COUNT_ROWS_MAX)
+        listing.check_filter(wanted)
+        return await self._reads.call(lambda file: lists.count(file, wanted, most))
 
     async def counts(self) -> dict[Status, int]:
         """Return how many tasks there are of each status."""
@@ -121,6 +128,16 @@ class SqliteStore:
         """Move a task."""
         bounds.check_moment(run_at)
         return await self._writes.call(lambda pen: pen.reschedule(task_id, run_at))
+
+    async def amend(self, tasks: Sequence[Task]) -> list[Task]:
+        """Put tasks in the place of those they were made from."""
+        bounds.check_amended(tasks)
+        return await self._writes.call(lambda pen: pen.amend(tasks), len(tasks))
+
+    async def remove(self, ids: Sequence[str]) -> list[Task | None]:
+        """Delete tasks that do not run."""
+        bounds.check_batch(ids)
+        return await self._writes.call(lambda pen: pen.remove(ids), len(ids))
 
     async def pause(self, ids: Sequence[str]) -> list[Task | None]:
         """Keep pending tasks from coming due."""

@@ -82,6 +82,33 @@ class Pen:
             raise UnknownTask(task_id)
         return task
 
+    def amend(self, tasks: Sequence[Task]) -> list[Task]:
+        """Put tasks in the place of those they were made from, or raise."""
+        there = load(self._connection, [task.id for task in tasks])
+        changed: dict[str, Task] = {}
+        answers = []
+        for task in tasks:
+            if task.id not in there:
+                raise UnknownTask(task.id)
+            changed[task.id] = steps.amend(changed.get(task.id) or there[task.id][1], task)
+            answers.append(changed[task.id])
+        self._connection.executemany(
+            SQL["replace"],
+            ((*_new_row(task, bounds.encode(task))[1:], there[task_id][0]) for task_id, task in changed.items()),
+        )
+        self.touched.update(task.partition for task in answers)
+        return answers
+
+    def remove(self, ids: Sequence[str]) -> list[Task | None]:
+        """Delete tasks that do not run."""
+        there = load(self._connection, ids)
+        gone = [row for row in there.values() if row[1].status is not Status.RUNNING]
+        self._connection.executemany(SQL["remove"], ((serial,) for serial, _ in gone))
+        self._connection.executemany(SQL["purge_runs_of"], ((task.id,) for _, task in gone))
+        self.counted.subtract(NUMBERS[task.status] for _, task in gone)
+        self.touched.update(task.partition for _, task in gone)
+        return [there[task_id][1] if task_id in there else None for task_id in ids]
+
     def cancel(self, ids: Sequence[str], reason: str) -> list[Task | None]:
         """Cancel tasks, or ask them to stop."""
         return self.each(ids, lambda task: steps.cancel(task, reason, self._now))

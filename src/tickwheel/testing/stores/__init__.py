@@ -19,15 +19,17 @@ what may become of what. `tickwheel.testing.stores.model`, which needs Hypothesi
 """
 
 from tickwheel.testing.stores.adding import Adding
+from tickwheel.testing.stores.amending import Amending
 from tickwheel.testing.stores.changing import Changing
 from tickwheel.testing.stores.claiming import Claiming
 from tickwheel.testing.stores.leasing import Leasing
 from tickwheel.testing.stores.legal import LegalStore
 from tickwheel.testing.stores.listing import Listing
 from tickwheel.testing.stores.meeting import Meeting
+from tickwheel.testing.stores.searching import Searching
 
 __all__ = ["LegalStore", "StoreConformance"]
 
 
-class StoreConformance(Adding, Changing, Listing, Meeting, Leasing, Claiming):
+class StoreConformance(Adding, Changing, Amending, Listing, Searching, Meeting, Leasing, Claiming):
     """Every sentence of the contract, as tests."""

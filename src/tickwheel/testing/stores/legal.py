@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Store
+from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Store, Total
 from tickwheel.tasks.record import ENDED, LEGAL, Run, Status, Task
 
 __all__ = ["LegalStore"]
@@ -46,6 +46,10 @@ class LegalStore:
         """List."""
         return await self.store.query(wanted, cursor, limit)
 
+    async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
+        """Count what is wanted."""
+        return await self.store.count(wanted, most)
+
     async def counts(self) -> dict[Status, int]:
         """Count."""
         return await self.store.counts()
@@ -63,6 +67,20 @@ class LegalStore:
         """Move, watched."""
         async with self._watched([task_id]):
             return await self.store.reschedule(task_id, run_at)
+
+    async def amend(self, tasks: Sequence[Task]) -> list[Task]:
+        """Amend, watched."""
+        async with self._watched([task.id for task in tasks]):
+            return await self.store.amend(tasks)
+
+    async def remove(self, ids: Sequence[str]) -> list[Task | None]:
+        """Remove, watched: what runs stays."""
+        before = await self.store.get(ids)
+        removed = await self.store.remove(ids)
+        for old, new in zip(before, await self.store.get(ids), strict=True):
+            running = old is not None and old.status is Status.RUNNING
+            assert new == (old if running else None), f"{old} is {new} after it was removed"
+        return removed
 
     async def pause(self, ids: Sequence[str]) -> list[Task | None]:
         """Pause, watched."""

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from tickwheel.clock import VirtualClock
 from tickwheel.errors import TickwheelError
-from tickwheel.stores.contract import Filter, Finish, Lease, OnConflict, Store
+from tickwheel.stores.contract import Filter, Finish, Lease, OnConflict, Order, Page, Store
 from tickwheel.stores.memory import MemoryStore
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.testing.stores.legal import LegalStore
@@ -48,6 +48,7 @@ def tasks(draw: st.DrawFn) -> Task:
         partition=ord(task_id) % 3,
         priority=draw(st.integers(-1, 1)),
         status=draw(st.sampled_from([Status.PENDING, Status.PENDING, Status.PAUSED])),
+        tags=draw(st.sampled_from([[], ["red"], ["red", "blue"]])),
     )
 
 
@@ -121,6 +122,16 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(chosen=ids, run_at=moments)
     def reschedule(self, chosen: str, run_at: int) -> None:
         self.both(lambda store, _: store.reschedule(chosen, run_at))
+
+    @rule(chosen=id_lists)
+    def remove(self, chosen: list[str]) -> None:
+        self.both(lambda store, _: store.remove(chosen))
+
+    @rule(chosen=ids, run_at=moments, stale=st.booleans())
+    def amend(self, chosen: str, run_at: int, stale: bool) -> None:  # noqa: FBT001 - it is drawn
+        there = self.runner.run(self.model.get([chosen]))[0] or task(chosen)
+        wanted = replace(there, run_at=run_at, tags=["new"], priority=5, version=there.version - stale)
+        self.both(lambda store, _: store.amend([wanted]))
 
     @rule(chosen=id_lists)
     def pause(self, chosen: list[str]) -> None:
@@ -227,13 +238,32 @@ class StoreMachine(RuleBasedStateMachine):
         status=st.none() | st.sampled_from(Status),
         handler=st.sampled_from([None, "x", "y"]),
         prefix=st.sampled_from([None, "", "a", "é"]),
+        order=st.sampled_from(["newest", "newest", "oldest", "due"]),
+        rest=st.fixed_dictionaries(
+            {},
+            optional={
+                "tag": st.sampled_from(["red", "blue"]),
+                "text": st.sampled_from(["", "e", "x", "é"]),
+                "due_after": moments,
+                "due_before": moments,
+            },
+        ),
         limit=st.integers(1, 3),
     )
-    def query(self, status: Status | None, handler: str | None, prefix: str | None, limit: int) -> None:
-        wanted = Filter(status=status, handler=handler, id_prefix=prefix)
+    def query(
+        self,
+        status: Status | None,
+        handler: str | None,
+        prefix: str | None,
+        order: Order,
+        rest: dict[str, Any],
+        limit: int,
+    ) -> None:
+        wanted = Filter(status=status, handler=handler, id_prefix=prefix, order=order, **rest)
         page, _ = self.both(lambda store, _: store.query(wanted, None, limit))
-        if page.cursor is not None:
+        if isinstance(page, Page) and page.cursor is not None:
             self.both(lambda store, _: store.query(wanted, page.cursor, limit))
+        self.both(lambda store, _: store.count(wanted))
 
     @invariant()
     def are_alike(self) -> None:

@@ -41,6 +41,9 @@ SELECT body FROM runs WHERE id = ? ORDER BY attempt DESC LIMIT ?
 -- name: purge_tasks
 DELETE FROM tasks WHERE serial IN (SELECT serial FROM tasks WHERE finished_at < ? LIMIT ?) RETURNING id, status
 
+-- name: remove
+DELETE FROM tasks WHERE serial = ?
+
 -- name: purge_runs_of
 DELETE FROM runs WHERE id = ?
 
@@ -82,20 +85,43 @@ SELECT part, epoch, serial FROM tasks WHERE status = 2 ORDER BY serial
 -- name: body
 SELECT body FROM tasks WHERE serial = ?
 
--- name: list_all
-SELECT serial, body FROM tasks WHERE serial < :before ORDER BY serial DESC LIMIT :limit
+-- What is pending, by time: all of it is in the index.
+-- name: list_due
+SELECT run_at, id, body FROM tasks INDEXED BY tasks_due
+WHERE status = 0 AND (run_at, id) > (:after, :after_id) AND run_at > :due_after AND run_at < :due_before
+ORDER BY run_at, id LIMIT :limit
 
--- name: list_by_status
-SELECT serial, body FROM tasks WHERE status = :status AND serial < :before ORDER BY serial DESC LIMIT :limit
+-- name: list_all_newest
+SELECT serial, '', body FROM tasks WHERE serial < :after ORDER BY serial DESC LIMIT :limit
 
--- name: list_by_handler
-SELECT serial, body FROM tasks
-WHERE handler = :handler AND serial < :before AND (:status IS NULL OR +status = :status)
+-- name: list_all_oldest
+SELECT serial, '', body FROM tasks WHERE serial > :after ORDER BY serial LIMIT :limit
+
+-- name: list_by_status_newest
+SELECT serial, '', body FROM tasks WHERE status = :status AND serial < :after ORDER BY serial DESC LIMIT :limit
+
+-- name: list_by_status_oldest
+SELECT serial, '', body FROM tasks WHERE status = :status AND serial > :after ORDER BY serial LIMIT :limit
+
+-- name: list_by_handler_newest
+SELECT serial, '', body FROM tasks
+WHERE handler = :handler AND serial < :after AND (:status IS NULL OR +status = :status)
 ORDER BY serial DESC LIMIT :limit
 
+-- name: list_by_handler_oldest
+SELECT serial, '', body FROM tasks
+WHERE handler = :handler AND serial > :after AND (:status IS NULL OR +status = :status)
+ORDER BY serial LIMIT :limit
+
 -- A plus keeps an index from being used: here the ids are what narrows the search.
--- name: list_by_prefix
-SELECT serial, body FROM tasks
-WHERE id >= :low AND id < :high AND +serial < :before
+-- name: list_by_prefix_newest
+SELECT serial, '', body FROM tasks
+WHERE id >= :low AND id < :high AND +serial < :after
   AND (:status IS NULL OR +status = :status) AND (:handler IS NULL OR +handler = :handler)
 ORDER BY +serial DESC LIMIT :limit
+
+-- name: list_by_prefix_oldest
+SELECT serial, '', body FROM tasks
+WHERE id >= :low AND id < :high AND +serial > :after
+  AND (:status IS NULL OR +status = :status) AND (:handler IS NULL OR +handler = :handler)
+ORDER BY +serial LIMIT :limit

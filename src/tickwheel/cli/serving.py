@@ -1,0 +1,106 @@
+"""`tickwheel serve`, `config` and `token`: the server, what it was told, and who may come in."""
+
+import asyncio
+import os
+from functools import partial
+from random import Random
+from typing import Annotated, Any
+
+import typer
+from msgspec.structs import asdict
+
+from tickwheel.cli import output
+from tickwheel.cli.commands import JsonOption, app, console, find_scheduler, plainly
+from tickwheel.errors import InvalidConfig
+from tickwheel.scheduler import AsyncScheduler
+from tickwheel.timers.event_loop import EventLoop
+
+__all__: list[str] = []
+
+Text = Annotated[str | None, typer.Option()]
+ConfigOption = Annotated[str | None, typer.Option("--config", help="A TOML file; TICKWHEEL_CONFIG")]
+AppOption = Annotated[str | None, typer.Option("--app", help="Where a scheduler with handlers is: module:name")]
+RUNS_SHARE = 0.75  # of the grace that runs have; the rest is for requests
+StoreFlag = Annotated[str | None, typer.Option("--store", help="Where the tasks are: sqlite:///tasks.db")]
+
+
+@app.command()
+@plainly
+def serve(
+    *,
+    config: ConfigOption = None,
+    target: AppOption = None,
+    store: StoreFlag = None,
+    host: Text = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65_535, help="0 for any that is free")] = None,
+    token_file: Annotated[str | None, typer.Option(help="Tokens; without one it is for this machine alone")] = None,
+    tls_cert: Text = None,
+    tls_key: Text = None,
+    grace_s: Annotated[float | None, typer.Option("--grace", help="Seconds for runs to end when it is stopped")] = None,
+    rate_per_s: Annotated[int | None, typer.Option("--rate", help="Requests a second of one client; 0: any")] = None,
+    demo: Annotated[bool | None, typer.Option("--demo", help="Example handlers, and tasks for them")] = None,
+) -> None:
+    """Serve the API and the dashboard, and run tasks."""
+    from tickwheel.server.demo import furnish, trade  # noqa: PLC0415 - its packages are an extra
+    from tickwheel.server.process import serve as run  # noqa: PLC0415 - as above
+
+    flags = {
+        "app": target,
+        "store": store,
+        "host": host,
+        "port": port,
+        "token_file": token_file,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
+        "grace_s": grace_s,
+        "rate_per_s": rate_per_s,
+        "demo": demo,
+    }
+    settings = effective(flags, config)
+    scheduler = scheduler_for(settings)
+    chance = Random()  # noqa: S311 - it makes up customers
+    if settings.demo:
+        furnish(scheduler, chance)
+    along = partial(trade, scheduler, chance) if settings.demo else None
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
+        runner.run(run(scheduler, settings, partial(print, flush=True), along))
+
+
+def effective(flags: dict[str, Any], file: str | None) -> Any:
+    """Return what the server is told, by all who tell it."""
+    from tickwheel.server.sources import read_config  # noqa: PLC0415 - as above
+
+    return read_config(flags, os.environ, file)
+
+
+def scheduler_for(settings: Any) -> AsyncScheduler:
+    """Find or make the scheduler to serve."""
+    if settings.app is None:
+        return AsyncScheduler(settings.store, run=settings.demo, grace_s=settings.grace_s * RUNS_SHARE)
+    found = find_scheduler(settings.app)
+    return found if isinstance(found, AsyncScheduler) else found.inner
+
+
+@app.command("config")
+@plainly
+def show_config(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Show what the server would be told by the file and the environment."""
+    settings = effective({}, config).shown()
+    if as_json:
+        output.print_json(asdict(settings))
+        return
+    for name, value in asdict(settings).items():
+        console.print(f"{name} = {value!r}", highlight=False, markup=False)
+
+
+@app.command()
+@plainly
+def token(name: str, role: Annotated[str, typer.Argument(help="read, write or admin")] = "write") -> None:
+    """Make a token, and print the line for the token file."""
+    from tickwheel.server.tokens import ROLES, make_token  # noqa: PLC0415 - as above
+
+    if role not in ROLES:
+        raise InvalidConfig(f"a role is {', '.join(ROLES)}, not {role!r}")
+    made, line = make_token(name, role)
+    print(f"# the token, which is shown once and kept nowhere: {made}")
+    print(line)

@@ -1,0 +1,241 @@
+"""What else can be asked of a scheduler, and done to many tasks at once: what an administrator needs.
+
+    page = await scheduler.query(Filter(tag="vip", status=Status.FAILED))
+    await scheduler.apply("retry", [task.id for task in page.tasks])
+
+`AsyncScheduler` has these besides its own; they are here to be read apart.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Literal, Unpack, cast
+
+from msgspec.structs import replace
+
+from tickwheel.errors import DuplicateTask, TaskHasChanged, TaskIsRunning, TickwheelError, UnknownTask
+from tickwheel.observe.events import Events, Kind
+from tickwheel.observe.picture import Dials
+from tickwheel.scheduler.draft import Wishes, amended, draft
+from tickwheel.scheduler.engine import Engine
+from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Lease, OnConflict, Page, Store, Total
+from tickwheel.tasks.record import ENDED, Status, Task
+from tickwheel.tasks.registry import Handler, Registry
+
+__all__ = ["Action", "Verbs"]
+
+Action = Literal["cancel", "pause", "resume", "retry", "run", "delete"]
+
+KINDS: dict[Action, Kind] = {
+    "cancel": "cancelled",
+    "pause": "paused",
+    "resume": "resumed",
+    "retry": "rescheduled",
+    "run": "rescheduled",
+    "delete": "cancelled",
+}
+AMEND_TRIES = 5  # against others who change the same task
+RUNS_AT_ONCE = 256  # moves that wait for one commit
+
+
+class Verbs:
+    """The verbs of a scheduler that is open."""
+
+    events: Events
+    _engine: Engine | None
+    _registry: Registry
+    _store: Store | None
+
+    @property
+    def _opened(self) -> Store:
+        raise NotImplementedError
+
+    def _now(self) -> int:
+        raise NotImplementedError
+
+    def _new_id(self, now: int) -> str:
+        raise NotImplementedError
+
+    def _handler(self, handler: Any) -> Handler:
+        raise NotImplementedError
+
+    def _note(self, task: Task, kind: Any) -> Task:
+        raise NotImplementedError
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was started, and not stopped since."""
+        return self._store is not None
+
+    # -- asking
+
+    async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
+        """List tasks, newest first unless told, page by page."""
+        return await self._opened.query(wanted, cursor, limit)
+
+    async def get_many(self, ids: Sequence[str]) -> list[Task | None]:
+        """Return tasks by id, in that order; None for each that is not there."""
+        return await self._opened.get(ids)
+
+    async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
+        """Count tasks; of very many, some, and it says so."""
+        return await self._opened.count(wanted, most)
+
+    def handlers(self) -> list[Handler]:
+        """List the handlers this process knows, by name."""
+        return [self._registry.find(name) for name in self._registry.names()]
+
+    def where(self, task: Task) -> str:
+        """Say where a task is now, as far as this process knows."""
+        if task.status in ENDED:
+            return "over, in the store"
+        if task.status is Status.PAUSED or self._engine is None:
+            return "in the store"
+        return self._engine.where(task)
+
+    def dials(self) -> Dials | None:
+        """Return what the wheel looks like; None if nothing is run here. To be asked on the scheduler's loop."""
+        return None if self._engine is None else self._engine.dials()
+
+    def slot(self, level: int, slot: int) -> Iterable[Due]:
+        """List what waits in a slot of the wheel."""
+        return () if self._engine is None else self._engine.slot(level, slot)
+
+    @property
+    def node(self) -> str | None:
+        """The name of this scheduler among others on its store; None if it runs nothing."""
+        return None if self._engine is None else self._engine.node
+
+    def leases(self) -> list[Lease]:
+        """List the partitions whose tasks are run here."""
+        return [] if self._engine is None else self._engine.leases()
+
+    # -- adding
+
+    async def add_each(
+        self, tasks: Sequence[Mapping[str, Any]], *, on_conflict: OnConflict = "reject"
+    ) -> list[Conflict | TickwheelError]:
+        """Add those tasks that can be added, in one commit; for each of the others, say why not."""
+        now, partitions = self._now(), self._opened.partitions
+        answers: list[Conflict | TickwheelError | None] = [None] * len(tasks)
+        drafts: dict[int, Task] = {}
+        for place, wishes in enumerate(tasks):
+            rest: Any = dict(wishes)
+            try:
+                handler, args = self._handler(rest.pop("handler", None)), rest.pop("args", None)
+                drafts[place] = draft(handler, args, rest, now=now, new_id=self._new_id(now), partitions=partitions)
+            except TickwheelError as error:
+                answers[place] = error
+        refused = await self._refused(drafts, on_conflict)
+        while True:
+            answers = [refused.get(place, answer) for place, answer in enumerate(answers)]
+            wanted = {place: task for place, task in drafts.items() if place not in refused}
+            try:
+                conflicts = await self._add_noted(list(wanted.values()), on_conflict)
+                break
+            except (DuplicateTask, TaskIsRunning) as error:  # somebody was quicker
+                refused |= {place: error for place, task in wanted.items() if task.id == error.task_id}
+        for place, conflict in zip(wanted, conflicts, strict=True):
+            answers[place] = conflict
+        return cast("list[Conflict | TickwheelError]", answers)
+
+    async def _refused(self, drafts: Mapping[int, Task], on_conflict: OnConflict) -> dict[int, TickwheelError]:
+        """Find out what would keep a batch from being added."""
+        ids = [task.id for task in drafts.values()]
+        there = dict(zip(ids, await self._opened.get(ids) if ids else [], strict=True))
+        refused: dict[int, TickwheelError] = {}
+        seen: set[str] = set()
+        for place, task in drafts.items():
+            old = there[task.id]
+            repeated = task.id in seen
+            if on_conflict == "reject" and (repeated or (old is not None and old.status not in ENDED)):
+                refused[place] = DuplicateTask(task.id)
+            elif on_conflict in ("replace", "debounce") and old is not None and old.status is Status.RUNNING:
+                refused[place] = TaskIsRunning(task.id)
+            seen.add(task.id)
+        return refused
+
+    async def _add_noted(self, drafts: Sequence[Task], on_conflict: OnConflict) -> list[Conflict]:
+        with self.events.adding(drafts) as witnessed:
+            conflicts = await self._opened.add(witnessed, on_conflict)
+        for conflict in conflicts:
+            self._note(conflict.task, "added" if conflict.added else None)
+        return conflicts
+
+    # -- changing
+
+    async def amend(
+        self,
+        task_id: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        version: int | None = None,
+        **wishes: Unpack[Wishes],
+    ) -> Task:
+        """Change a task that waits: its time, arguments or policies; what is not said stays.
+
+        With a version, only if the task still has it: `TaskHasChanged` otherwise.
+        """
+        for left in reversed(range(AMEND_TRIES)):
+            [task] = await self._opened.get([task_id])
+            if task is None:
+                raise UnknownTask(task_id)
+            if version is not None and task.version != version:
+                raise TaskHasChanged(task_id, task.version)
+            handler = Handler(name=task.handler, function=print, retry=task.retry, timeout_ms=task.timeout_ms)
+            wanted = amended(task, handler, args, wishes, self._now())
+            try:
+                return self._note((await self._opened.amend([wanted]))[0], "rescheduled")
+            except TaskHasChanged:
+                if version is not None or not left:
+                    raise
+        raise AssertionError("the last try returned or raised")
+
+    async def delete(self, task_id: str) -> Task:
+        """Delete a task and its runs, and return how it was; `TaskIsRunning` while it runs."""
+        [task] = await self.apply("delete", [task_id])
+        if task is None:
+            raise UnknownTask(task_id)
+        if task.status is Status.RUNNING:
+            raise TaskIsRunning(task_id)
+        return task
+
+    async def apply(self, action: Action, ids: Sequence[str], reason: str = "cancelled") -> list[Task | None]:
+        """Do the same to many tasks, and return how they are then; what it cannot be done to stays as it is."""
+        before = {task.id: task for task in await self._opened.get(ids) if task is not None}
+        after = await self._act(action, ids, reason)
+        for task in after:
+            if task is None or task.id not in before:
+                continue
+            if action == "delete" and task.status is not Status.RUNNING:
+                over = task.status in ENDED
+                gone = task if over else replace(task, status=Status.CANCELLED, reason="deleted")
+                self._note(gone, None if over else "cancelled")
+            elif task.version != before[task.id].version:
+                asked = task.status is Status.RUNNING  # to stop: it is told when it does
+                self._note(task, None if asked else KINDS[action])
+        return after
+
+    async def _act(self, action: Action, ids: Sequence[str], reason: str) -> list[Task | None]:
+        store = self._opened
+        if action == "cancel":
+            return await store.cancel(ids, reason)
+        if action == "pause":
+            return await store.pause(ids)
+        if action == "resume":
+            return await store.resume(ids)
+        if action == "retry":
+            return await store.revive(ids, self._now())
+        if action == "delete":
+            return await store.remove(ids)
+        return await self._run_now(ids)
+
+    async def _run_now(self, ids: Sequence[str]) -> list[Task | None]:
+        """Move tasks to now, each by itself; they share their commits."""
+        now, waiting = self._now(), iter(ids)
+        while some := list(islice(waiting, RUNS_AT_ONCE)):
+            moves = (self._opened.reschedule(task_id, now) for task_id in some)
+            for answer in await asyncio.gather(*moves, return_exceptions=True):
+                if isinstance(answer, BaseException) and not isinstance(answer, TickwheelError):
+                    raise answer
+        return await self._opened.get(ids)

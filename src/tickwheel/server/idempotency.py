@@ -1,0 +1,106 @@
+"""The same request twice is one: what was answered under an `Idempotency-Key` is answered again.
+
+    POST /v1/tasks   Idempotency-Key: 7f3a      201, and the task
+    POST /v1/tasks   Idempotency-Key: 7f3a      201, the same answer, `idempotency-replayed: true`; nothing is added
+    ... with another body                       422
+    ... while the first is not answered yet     409
+
+Answers are kept for a day, in this process: a restart forgets them. What has to be added once whatever happens has an
+`id`. An answer that says what is wrong is not kept, because nothing was done.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from litestar import Request, Response
+
+from tickwheel.clock import Clock
+from tickwheel.server.problems import Problem
+
+__all__ = ["Idempotency"]
+
+KEEP_S: Final = 86_400
+KEY_CHARS_MAX: Final = 255
+BYTES_MAX: Final = 64 * 2**20  # of all answers that are kept
+FAILED: Final = 400  # the first status that is a failure
+
+
+class Kept(msgspec.Struct):
+    """A request, and what was answered; None while it is not."""
+
+    fingerprint: bytes
+    ends_ns: int
+    answer: tuple[int, bytes, dict[str, str]] | None = None
+
+
+class Idempotency:
+    """Remembers answers by key; the oldest go when there are too many."""
+
+    def __init__(self, keys_max: int, clock: Clock) -> None:
+        self._keys_max = keys_max
+        self._clock = clock
+        self._kept: OrderedDict[tuple[str, str], Kept] = OrderedDict()
+        self._bytes = 0
+
+    async def once(
+        self, request: Request[Any, Any, Any], who: str, work: Callable[[], Awaitable[Response[bytes]]]
+    ) -> Response[bytes]:
+        """Do the work of a request, or answer as before."""
+        key = request.headers.get("idempotency-key")
+        if key is None:
+            return await work()
+        if not 1 <= len(key) <= KEY_CHARS_MAX:
+            raise Problem(422, "invalid-idempotency-key", "Not a key", f"a key has 1 to {KEY_CHARS_MAX} characters")
+        asked = f"{request.method} {request.scope.get('raw_path', b'')!r}\n".encode() + await request.body()
+        fingerprint = hashlib.sha256(asked).digest()
+        kept = self._find((who, key))
+        if kept is None:
+            return await self._do((who, key), fingerprint, work)
+        if kept.fingerprint != fingerprint:
+            detail = "this key belongs to another request; use a new key"
+            raise Problem(422, "idempotency-key-reused", "The key was used for something else", detail)
+        if kept.answer is None:
+            detail = "the first request with this key is not answered yet; try again"
+            raise Problem(409, "request-in-flight", "It is being done", detail, headers={"retry-after": "1"})
+        status, body, headers = kept.answer
+        return Response(
+            body, status_code=status, media_type="application/json", headers={**headers, "idempotency-replayed": "true"}
+        )
+
+    async def _do(
+        self, key: tuple[str, str], fingerprint: bytes, work: Callable[[], Awaitable[Response[bytes]]]
+    ) -> Response[bytes]:
+        entry = Kept(fingerprint, self._clock.monotonic_ns() + KEEP_S * 10**9)
+        self._kept[key] = entry
+        try:
+            answer = await work()
+        except BaseException:
+            self._drop(key)
+            raise
+        if answer.status_code is not None and answer.status_code < FAILED:
+            body = bytes(answer.content or b"")
+            entry.answer = answer.status_code, body, {name: str(value) for name, value in answer.headers.items()}
+            self._bytes += len(body)
+            self._make_room()
+        else:
+            self._drop(key)
+        return answer
+
+    def _find(self, key: tuple[str, str]) -> Kept | None:
+        kept = self._kept.get(key)
+        if kept is not None and self._clock.monotonic_ns() >= kept.ends_ns:
+            self._drop(key)
+            return None
+        return kept
+
+    def _make_room(self) -> None:
+        while len(self._kept) > self._keys_max or self._bytes > BYTES_MAX:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None and kept.answer is not None:
+            self._bytes -= len(kept.answer[1])

@@ -1,0 +1,208 @@
+"""What the answers look like, field by field: the structs are what is sent, and what /openapi.json describes."""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tickwheel.server.moments import moment, moment_or_none, seconds
+from tickwheel.tasks import ENDED, Cron, Every, Run, Status, Task
+
+__all__ = [
+    "Added",
+    "LateShape",
+    "RetryShape",
+    "RunShape",
+    "Runs",
+    "TaskPage",
+    "TaskShape",
+    "TriggerShape",
+    "next_runs",
+    "shape_of",
+    "shape_of_run",
+]
+
+NEXT_RUNS_MAX = 5
+
+
+class TriggerShape(msgspec.Struct, frozen=True, kw_only=True):
+    """When a task comes: once, every so often, or by the calendar."""
+
+    type: Literal["once", "every", "cron"]
+    interval: float | UnsetType = UNSET
+    expression: str | UnsetType = UNSET
+    tz: str | UnsetType = UNSET
+
+
+class RetryShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done when a run fails; durations in seconds."""
+
+    retries: int
+    first: float
+    factor: float
+    cap: float
+    jitter: float
+    age: float | None
+
+
+class LateShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done with runs whose time has passed."""
+
+    mode: Literal["run_once", "run_all", "skip"]
+    grace: float
+    catch_up: int
+
+
+class TaskShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A task; `next_runs`, `where` and `why` are told when it is asked for alone."""
+
+    id: str
+    name: str
+    kind: Literal["handler", "webhook", "queue"]
+    webhook: dict[str, Any] | None
+    queue: str | None
+    args: dict[str, Any]
+    tags: list[str]
+    meta: dict[str, str]
+    trigger: TriggerShape
+    status: Status
+    priority: int
+    times: int
+    timeout: float
+    retry: RetryShape
+    late: LateShape
+    at_most_once: bool
+    due: str
+    occurrence: str
+    created: str
+    started: str | None
+    finished: str | None
+    expires: str | None
+    attempt: int
+    failures: int
+    runs: int
+    version: int
+    cancel_requested: bool
+    result: Any
+    error: str | None
+    reason: str | None
+    next_runs: list[str] | UnsetType = UNSET
+    where: str | UnsetType = UNSET
+    why: str | UnsetType = UNSET
+
+
+class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Some tasks, and where to go on."""
+
+    tasks: list[TaskShape]
+    cursor: str | None
+    total: int
+    total_is_exact: bool
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    """What an add came to."""
+
+    task: TaskShape
+    deduplicated: bool
+
+
+class RunShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One run that is over; durations in seconds."""
+
+    attempt: int
+    occurrence: str
+    started: str
+    finished: str
+    late: float
+    took: float
+    status: Status
+    error: str | None
+    reason: str | None
+    worker: str | None
+
+
+class Runs(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs of a task, latest first."""
+
+    runs: list[RunShape]
+
+
+def shape_of(task: Task) -> TaskShape:
+    """Write a task."""
+    return TaskShape(
+        id=task.id,
+        name=task.handler,
+        kind="handler",
+        webhook=None,
+        queue=None,
+        args=task.args,
+        tags=task.tags,
+        meta=task.meta,
+        trigger=_trigger(task),
+        status=task.status,
+        priority=task.priority,
+        times=task.times,
+        timeout=seconds(task.timeout_ms),
+        retry=RetryShape(
+            retries=task.retry.retries,
+            first=seconds(task.retry.first_ms),
+            factor=task.retry.factor,
+            cap=seconds(task.retry.cap_ms),
+            jitter=task.retry.jitter,
+            age=None if task.retry.age_ms is None else seconds(task.retry.age_ms),
+        ),
+        late=LateShape(mode=task.late.mode, grace=seconds(task.late.grace_ms), catch_up=task.late.catch_up),
+        at_most_once=task.at_most_once,
+        due=moment(task.run_at),
+        occurrence=moment(task.occurrence_at),
+        created=moment(task.created_at),
+        started=moment_or_none(task.started_at),
+        finished=moment_or_none(task.finished_at),
+        expires=moment_or_none(task.expires_at),
+        attempt=task.attempt,
+        failures=task.failures,
+        runs=task.runs,
+        version=task.version,
+        cancel_requested=task.cancel_requested,
+        result=task.result,
+        error=task.error,
+        reason=task.reason,
+    )
+
+
+def _trigger(task: Task) -> TriggerShape:
+    if isinstance(task.trigger, Every):
+        return TriggerShape(type="every", interval=seconds(task.trigger.interval_ms))
+    if isinstance(task.trigger, Cron):
+        return TriggerShape(type="cron", expression=task.trigger.expression, tz=task.trigger.tz)
+    return TriggerShape(type="once")
+
+
+def next_runs(task: Task) -> list[str]:
+    """List when a task is due next, as things stand."""
+    if task.status in ENDED:
+        return []
+    left = NEXT_RUNS_MAX if task.times < 0 else min(task.times - task.runs, NEXT_RUNS_MAX)
+    listed = [] if task.status is Status.RUNNING else [moment(task.run_at)]
+    following = task.trigger.next_after(task.occurrence_at)
+    while following is not None and len(listed) < left:
+        listed.append(moment(following))
+        following = task.trigger.next_after(following)
+    return listed
+
+
+def shape_of_run(run: Run) -> RunShape:
+    """Write a run."""
+    return RunShape(
+        attempt=run.attempt,
+        occurrence=moment(run.occurrence_at),
+        started=moment(run.started_at),
+        finished=moment(run.finished_at),
+        late=seconds(max(run.started_at - run.occurrence_at, 0)),
+        took=seconds(run.finished_at - run.started_at),
+        status=run.status,
+        error=run.error,
+        reason=run.reason,
+        worker=None,
+    )

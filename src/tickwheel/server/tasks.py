@@ -1,0 +1,183 @@
+"""/v1/tasks: one task at a time, and lists of them."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any, Final
+
+from litestar import Response, delete, get, patch, post
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from tickwheel.errors import InvalidCursor, TickwheelError, UnknownHandler, UnknownTask
+from tickwheel.scheduler.verbs import Action
+from tickwheel.server.bodies import AddBody, AmendBody, CancelBody, ListQuery, RunsQuery
+from tickwheel.server.paths import action_of, nowhere, segments_of
+from tickwheel.server.problems import Problem, problem_of
+from tickwheel.server.reading import body_of, query_of
+from tickwheel.server.service import Asked, Service, answer, service_of
+from tickwheel.server.shapes import Added, Runs, TaskPage, TaskShape, next_runs, shape_of, shape_of_run
+from tickwheel.server.wishes import filter_of, wishes_of
+from tickwheel.tasks import Task
+from tickwheel.tasks.words import explain
+
+__all__ = ["handlers", "masked", "pointer_for", "whole"]
+
+ACTIONS: Final[tuple[Action, ...]] = ("run", "cancel", "pause", "resume", "retry")
+
+
+def masked(service: Service, request: Asked, shape: TaskShape) -> TaskShape:
+    """Hide secrets, if that was asked for."""
+    if request.query_params.get("masked") not in ("true", "1"):
+        return shape
+    return replace(shape, args=service.mask(shape.args), meta=service.mask(shape.meta))
+
+
+def whole(service: Service, request: Asked, task: Task) -> TaskShape:
+    """Write everything there is to say about a task."""
+    known = {handler.name for handler in service.scheduler.handlers()}
+    return replace(
+        masked(service, request, shape_of(task)),
+        next_runs=next_runs(task),
+        where=service.scheduler.where(task),
+        why=explain(task, service.now(), known or None),
+    )
+
+
+def one(service: Service, request: Asked, task: Task) -> Response[bytes]:
+    """Answer with a task."""
+    return answer(whole(service, request, task), headers={"etag": f'"{task.version}"'})
+
+
+def pointer_for(error: TickwheelError) -> str | None:
+    """Return what an error is about that was found when everything was put together."""
+    return "/handler" if isinstance(error, UnknownHandler) else None
+
+
+@post("/v1/tasks", opt={"role": "write"})
+async def add(request: Asked) -> Response[bytes]:
+    """Add a task."""
+    service = service_of(request)
+
+    async def work() -> Response[bytes]:
+        body = await body_of(request, AddBody, service.config.depth_max)
+        wishes = {"handler": body.handler, **wishes_of(body)}
+        [added] = await service.scheduler.add_each([wishes], on_conflict=body.on_conflict)
+        if isinstance(added, TickwheelError):
+            raise problem_of(added, pointer_for(added))
+        shape = Added(task=whole(service, request, added.task), deduplicated=not added.added)
+        return answer(shape, 201 if added.added else 200, {"etag": f'"{added.task.version}"'})
+
+    return await service.idempotency.once(request, who(service, request), work)
+
+
+def who(service: Service, request: Asked) -> str:
+    """Return whose keys these are."""
+    holder = service.doors.holder_of(request)
+    return "" if holder is None else holder.name
+
+
+@get("/v1/tasks", opt={"role": "read"})
+async def list_tasks(request: Asked) -> Response[bytes]:
+    """List tasks."""
+    service = service_of(request)
+    asked = query_of(request, ListQuery)
+    wanted = filter_of(asked, asked.order)
+    cursor = None if asked.cursor is UNSET else opened(str(asked.cursor))
+    page = await service.scheduler.query(wanted, cursor, asked.limit)
+    total = await service.scheduler.count(wanted)
+    return answer(
+        TaskPage(
+            tasks=[masked(service, request, shape_of(task)) for task in page.tasks],
+            cursor=None if page.cursor is None else urlsafe_b64encode(page.cursor.encode()).decode().rstrip("="),
+            total=total.tasks,
+            total_is_exact=total.exact,
+        )
+    )
+
+
+def opened(cursor: str) -> str:
+    """Read a cursor as it was given out."""
+    try:
+        return urlsafe_b64decode(f"{cursor}{'=' * (-len(cursor) % 4)}").decode()
+    except ValueError:
+        raise InvalidCursor(cursor) from None
+
+
+@get("/v1/tasks/{rest:path}", opt={"role": "read"})
+async def show(request: Asked) -> Response[bytes]:
+    """Show a task, or its runs."""
+    service = service_of(request)
+    task_id, *rest = segments_of(request)
+    if rest not in ([], ["runs"]):
+        raise nowhere(request)
+    if not rest:
+        return one(service, request, await service.scheduler.get(task_id))
+    limit = query_of(request, RunsQuery).limit
+    runs = await service.scheduler.history(task_id, limit)
+    if not runs:
+        await service.scheduler.get(task_id)
+    return answer(Runs(runs=[shape_of_run(run) for run in runs]))
+
+
+@post("/v1/tasks/{rest:path}", opt={"role": "write"})
+async def act(request: Asked) -> Response[bytes]:
+    """Run, cancel, pause, resume or retry a task."""
+    service = service_of(request)
+    task_id, action = action_of(request)
+    if action not in ACTIONS:
+        raise nowhere(request)
+    chosen: Action = action
+
+    async def work() -> Response[bytes]:
+        body = await body_of(request, CancelBody, service.config.depth_max, empty=CancelBody())
+        if chosen == "run":
+            return one(service, request, await service.scheduler.run_now(task_id))
+        [task] = await service.scheduler.apply(chosen, [task_id], body.reason)
+        if task is None:
+            raise UnknownTask(task_id)
+        return one(service, request, task)
+
+    return await service.idempotency.once(request, who(service, request), work)
+
+
+@patch("/v1/tasks/{rest:path}", opt={"role": "write"})
+async def amend(request: Asked) -> Response[bytes]:
+    """Change a task that waits."""
+    service = service_of(request)
+    task_id, *rest = segments_of(request)
+    if rest:
+        raise nowhere(request)
+
+    async def work() -> Response[bytes]:
+        body = await body_of(request, AmendBody, service.config.depth_max)
+        before = await service.scheduler.get(task_id)
+        wishes: dict[str, Any] = wishes_of(body, retry=before.retry)
+        args = wishes.pop("args", None)
+        task = await service.scheduler.amend(task_id, args, version=version_of(request), **wishes)
+        return one(service, request, task)
+
+    return await service.idempotency.once(request, who(service, request), work)
+
+
+def version_of(request: Asked) -> int | None:
+    """Return the version that a task must have; None if any is right."""
+    written = request.headers.get("if-match", "*").strip()
+    if written == "*":
+        return None
+    number = written.removeprefix("W/").strip('"')
+    if not (number.isascii() and number.isdigit()):
+        detail = f"If-Match is the ETag of a task, not {written!r:.100}"
+        raise Problem(412, "precondition-failed", "The task is another one", detail)
+    return int(number)
+
+
+@delete("/v1/tasks/{rest:path}", opt={"role": "write"}, status_code=204)
+async def remove(request: Asked) -> None:
+    """Delete a task."""
+    service = service_of(request)
+    task_id, *rest = segments_of(request)
+    if rest:
+        raise nowhere(request)
+    await service.scheduler.delete(task_id)
+
+
+handlers = [add, list_tasks, show, act, amend, remove]
