@@ -47,6 +47,8 @@ __all__ = [
     "RunFailed",
     "RunTimedOut",
     "SchemaTooNew",
+    "ServerAway",
+    "ServerRefused",
     "StoreClosed",
     "StoreError",
     "StoreUnavailable",
@@ -523,3 +525,19 @@ class ForeignWorkers(TickwheelError, RuntimeError):
 
     def __init__(self) -> None:
         super().__init__("these workers belong to another event loop or another process; make new Workers() here")
+
+
+class ServerAway(TickwheelError, ConnectionError):
+    """No server answers."""
+
+    def __init__(self, url: str, why: str) -> None:
+        self.url = url
+        super().__init__(f"nothing answers at {url} ({why}); is `tickwheel serve` running there?")
+
+
+class ServerRefused(TickwheelError, RuntimeError):
+    """A server says no."""
+
+    def __init__(self, status: int, why: str) -> None:
+        self.status = status
+        super().__init__(f"the server refuses: {why} ({status})")

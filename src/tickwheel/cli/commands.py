@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -14,16 +14,13 @@ from typing import Annotated, Any, ParamSpec
 import msgspec
 import typer
 from rich.console import Console
-from rich.progress import Progress
 
 from tickwheel.cli import output
+from tickwheel.cli.places import DEFAULT_STORE, JsonOption, StoreOption, TokenOption, UrlOption, opened
 from tickwheel.clock import SystemClock
 from tickwheel.errors import InvalidTask, TickwheelError
 from tickwheel.scheduler import AsyncScheduler, Scheduler
-from tickwheel.scheduler.draft import moment_of
-from tickwheel.tasks import Cron, Status, Task
-from tickwheel.tasks.foresight import COMING, foresee_all
-from tickwheel.tasks.triggers import preview
+from tickwheel.tasks import Status, Task
 from tickwheel.tasks.words import explain
 
 __all__ = ["app"]
@@ -37,13 +34,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console()
-
-StoreOption = Annotated[
-    str, typer.Option("--store", envvar="TICKWHEEL_STORE", help="Where the tasks are: sqlite:///tasks.db")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-DAY_MS = 86_400_000
-DEFAULT_STORE = "sqlite:///tasks.db"
 
 
 def plainly(command: Callable[P, None]) -> Callable[P, None]:
@@ -109,6 +99,8 @@ def add(
     priority: Annotated[int | None, typer.Option()] = None,
     on_conflict: Annotated[str, typer.Option(help="reject, replace, keep or debounce")] = "reject",
     store: StoreOption = DEFAULT_STORE,
+    url: UrlOption = None,
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add a task."""
@@ -124,7 +116,7 @@ def add(
     wishes: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     if at is not None:
         wishes["at"] = read_time(at)
-    with Scheduler(store, run=False) as scheduler:
+    with opened(store, url, token) as scheduler:
         task = scheduler.add(handler, read_args(args), on_conflict=on_conflict, **wishes)  # type: ignore[arg-type]
     show_one(task, as_json=as_json)
 
@@ -163,10 +155,12 @@ def list_tasks(
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     cursor: Annotated[str | None, typer.Option(help="Where the last page ended")] = None,
     store: StoreOption = DEFAULT_STORE,
+    url: UrlOption = None,
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List tasks, newest first."""
-    with Scheduler(store, run=False) as scheduler:
+    with opened(store, url, token) as scheduler:
         page = scheduler.list(status=status, handler=handler, id_prefix=prefix, cursor=cursor, limit=limit)
     if as_json:
         output.print_json(page)
@@ -178,9 +172,16 @@ def list_tasks(
 
 @app.command()
 @plainly
-def show(task_id: str, *, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+def show(
+    task_id: str,
+    *,
+    store: StoreOption = DEFAULT_STORE,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Show a task, its runs, and why it has not run yet."""
-    with Scheduler(store, run=False) as scheduler:
+    with opened(store, url, token) as scheduler:
         task, runs = scheduler.get(task_id), scheduler.history(task_id)
     why = explain(task, now_ms())
     if as_json:
@@ -192,10 +193,16 @@ def show(task_id: str, *, store: StoreOption = DEFAULT_STORE, as_json: JsonOptio
 @app.command()
 @plainly
 def cancel(
-    task_id: str, *, reason: str = "cancelled by hand", store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False
+    task_id: str,
+    *,
+    reason: str = "cancelled by hand",
+    store: StoreOption = DEFAULT_STORE,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Cancel a task; a running one is asked to stop."""
-    with Scheduler(store, run=False) as scheduler:
+    with opened(store, url, token) as scheduler:
         show_one(scheduler.cancel(task_id, reason), as_json=as_json)
 
 
@@ -207,103 +214,26 @@ def reschedule(
     delay: str | None = None,
     at: str | None = None,
     store: StoreOption = DEFAULT_STORE,
+    url: UrlOption = None,
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Move a task that waits."""
     moment = None if at is None else read_time(at)
-    with Scheduler(store, run=False) as scheduler:
+    with opened(store, url, token) as scheduler:
         show_one(scheduler.reschedule(task_id, delay=delay, at=moment), as_json=as_json)
 
 
 @app.command()
 @plainly
-def retry(task_id: str, *, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
-    """Let a task that is over run again."""
-    with Scheduler(store, run=False) as scheduler:
-        show_one(scheduler.retry(task_id), as_json=as_json)
-
-
-@app.command()
-@plainly
-def cron(
-    expression: str,
+def retry(
+    task_id: str,
     *,
-    tz: str = "UTC",
-    n: Annotated[int, typer.Option("-n", min=1, max=1000)] = 10,
-    as_json: JsonOption = False,
-) -> None:
-    """Show when a cron expression is due next."""
-    occurrences = preview(Cron(expression=expression, tz=tz), now_ms(), n)
-    if as_json:
-        output.print_json(occurrences)
-        return
-    for occurrence in occurrences:
-        console.print(occurrence.local, f"[yellow]{occurrence.note}[/]" if occurrence.note else "", highlight=False)
-
-
-@app.command()
-@plainly
-def simulate(
-    *,
-    begin: Annotated[str | None, typer.Option("--from", help="2027-01-31T09:00:00+01:00; now, unless told")] = None,
-    end: Annotated[str | None, typer.Option("--to", help="a day after --from, unless told")] = None,
-    handler: Annotated[str | None, typer.Option()] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000)] = 100,
     store: StoreOption = DEFAULT_STORE,
+    url: UrlOption = None,
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what would run between two times; nothing is executed."""
-    begin_ms = now_ms() if begin is None else moment_of(read_time(begin))
-    end_ms = begin_ms + DAY_MS if end is None else moment_of(read_time(end))
-    if end_ms < begin_ms:
-        raise InvalidTask("--to comes before --from")
-    with Scheduler(store, run=False) as scheduler:
-        runs = foresee_all(every_task(scheduler, handler), begin_ms, end_ms, limit)
-    if as_json:
-        output.print_json([{"at": at, "id": task_id, "handler": name} for at, task_id, name in runs])
-        return
-    for at, task_id, name in runs:
-        console.print(f"{output.moment(at)}  {task_id}  {name}", highlight=False)
-    if len(runs) == limit:
-        console.print(f"these are the first {limit:,}; --limit shows more", style="dim", highlight=False)
-
-
-def every_task(scheduler: Scheduler, handler: str | None) -> Iterator[Task]:
-    """Read all tasks that are still to run, with a bar for who waits that long."""
-    total = sum(scheduler.counts().get(status, 0) for status in COMING)
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("looking through the tasks", total=total)
-        for status in sorted(COMING):
-            cursor: str | None = None
-            while True:
-                page = scheduler.list(status=status, handler=handler, cursor=cursor, limit=1000)
-                yield from page.tasks
-                progress.advance(bar, len(page.tasks))
-                cursor = page.cursor
-                if cursor is None:
-                    break
-
-
-@app.command()
-@plainly
-def doctor(*, store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
-    """Say how things are: the store, what is overdue, what failed, and what to do."""
-    with Scheduler(store, run=False) as scheduler:
-        counts = scheduler.counts()
-        overdue = [
-            task for task in scheduler.list(status=Status.PENDING, limit=1000).tasks if task.run_at < now_ms() - 60_000
-        ]
-        failed = scheduler.list(status=Status.FAILED, limit=10).tasks
-    advice = []
-    if overdue:
-        advice.append(f"{len(overdue)} tasks are overdue by more than a minute: is `tickwheel worker` running?")
-    if failed:
-        advice.append(f"{counts.get(Status.FAILED, 0)} tasks have failed: see `tickwheel list --status failed`")
-    if as_json:
-        output.print_json({"store": store, "counts": counts, "advice": advice})
-        return
-    console.print(f"{store} can be read and written", highlight=False)
-    for status, count in counts.items():
-        console.print(f"{count:>10,} {status}", highlight=False)
-    for line in advice or ["nothing is wrong"]:
-        console.print(line, style="yellow" if advice else "green", highlight=False)
+    """Let a task that is over run again."""
+    with opened(store, url, token) as scheduler:
+        show_one(scheduler.retry(task_id), as_json=as_json)

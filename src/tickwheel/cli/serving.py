@@ -10,7 +10,8 @@ import typer
 from msgspec.structs import asdict
 
 from tickwheel.cli import output
-from tickwheel.cli.commands import JsonOption, app, console, find_scheduler, plainly
+from tickwheel.cli.commands import app, console, find_scheduler, plainly
+from tickwheel.cli.places import JsonOption
 from tickwheel.errors import InvalidConfig
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.timers.event_loop import EventLoop

@@ -13,7 +13,7 @@ with scheduler:
 import asyncio
 import atexit
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar, Unpack
 
@@ -23,7 +23,8 @@ from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.async_scheduler import AsyncScheduler
 from tickwheel.scheduler.draft import Wishes
 from tickwheel.scheduler.recovery import Recovery
-from tickwheel.stores.contract import OnConflict, Order, Page, Store
+from tickwheel.scheduler.verbs import Action
+from tickwheel.stores.contract import Filter, OnConflict, Order, Page, Store, Total
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.timers.event_loop import EventLoop
 
@@ -166,6 +167,20 @@ class Scheduler:
     def counts(self) -> dict[Status, int]:
         """Count the tasks of each status."""
         return self._call(self._inner.counts())
+
+    def count(self, wanted: Filter) -> Total:
+        """Count tasks; of very many, some, and it says so."""
+        return self._call(self._inner.count(wanted))
+
+    def sweep(self, action: Action, wanted: Filter) -> Iterator[tuple[int, int]]:
+        """Do the same to all tasks that fit, page by page; tell how many were seen and how many changed so far."""
+        pages = self._inner.sweep(action, wanted)
+        while (page := self._call(self._next(pages))) is not None:
+            yield page
+
+    @staticmethod
+    async def _next(pages: AsyncIterator[tuple[int, int]]) -> tuple[int, int] | None:
+        return await anext(pages, None)
 
     def picture(self) -> Picture | None:
         """Return how the engine stands; None if it does not run."""

@@ -7,7 +7,7 @@
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, Unpack, cast
 
@@ -34,6 +34,7 @@ KINDS: dict[Action, Kind] = {
     "run": "rescheduled",
     "delete": "cancelled",
 }
+SWEEP_PAGE = 500  # tasks a commit
 AMEND_TRIES = 5  # against others who change the same task
 RUNS_AT_ONCE = 256  # moves that wait for one commit
 
@@ -215,6 +216,27 @@ class Verbs:
                 asked = task.status is Status.RUNNING  # to stop: it is told when it does
                 self._note(task, None if asked else KINDS[action])
         return after
+
+    async def sweep(
+        self, action: Action, wanted: Filter, reason: str = "cancelled in bulk"
+    ) -> AsyncIterator[tuple[int, int]]:
+        """Do the same to all tasks that fit, page by page; tell how many were seen and how many changed so far.
+
+        By a cursor: what is added meanwhile is not touched, and nothing is touched twice.
+        """
+        seen = changed = 0
+        cursor: str | None = None
+        while True:
+            page = await self.query(wanted, cursor, SWEEP_PAGE)
+            after = await self.apply(action, [task.id for task in page.tasks], reason)
+            for old, new in zip(page.tasks, after, strict=True):
+                gone = action == "delete" and new is not None and new.status is not Status.RUNNING
+                changed += gone or (new is not None and new.version != old.version)
+            seen += len(page.tasks)
+            cursor = page.cursor
+            yield seen, changed
+            if cursor is None:
+                return
 
     async def _act(self, action: Action, ids: Sequence[str], reason: str) -> list[Task | None]:
         store = self._opened

@@ -22,7 +22,6 @@ from tickwheel.server.bodies import FilterBody
 from tickwheel.server.moments import moment
 from tickwheel.server.problems import Problem
 from tickwheel.stores.contract import Filter
-from tickwheel.tasks import Status
 
 __all__ = ["Operation", "Operations"]
 
@@ -30,7 +29,6 @@ log = logging.getLogger("tickwheel.server")
 
 KEPT_MAX: Final = 100
 RUNNING_MAX: Final = 4
-PAGE: Final = 500  # tasks a commit
 DRY_MAX: Final = 100_000  # tasks that are looked at to say how many fit
 
 
@@ -105,7 +103,8 @@ class Operations:
 
     async def _run(self, operation: Operation, wanted: Filter) -> None:
         try:
-            await self._go_through(operation, wanted)
+            async for seen, changed in self._scheduler.sweep(operation.action, wanted):
+                operation.matched, operation.done, operation.skipped = seen, changed, seen - changed
             operation.state = "done"
         except asyncio.CancelledError:
             operation.state, operation.error = "failed", "the server was stopped"
@@ -117,21 +116,6 @@ class Operations:
             operation.state, operation.error = "failed", "a mistake of ours; the log has the details"
         finally:
             operation.finished = self._moment()
-
-    async def _go_through(self, operation: Operation, wanted: Filter) -> None:
-        cursor: str | None = None
-        while True:
-            page = await self._scheduler.query(wanted, cursor, PAGE)
-            operation.matched += len(page.tasks)
-            after = await self._scheduler.apply(operation.action, [task.id for task in page.tasks], "cancelled in bulk")
-            for old, new in zip(page.tasks, after, strict=True):
-                gone = operation.action == "delete" and new is not None and new.status is not Status.RUNNING
-                changed = gone or (new is not None and new.version != old.version)
-                operation.done += changed
-                operation.skipped += not changed
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     def _moment(self) -> str:
         return moment(self._clock.time_ns() // 1_000_000)

@@ -1,0 +1,81 @@
+"""The commands against a server, and those for many tasks at once: real processes, a real file."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_cli import MODULE, answer, tickwheel
+
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    (tmp_path / "shop.py").write_text(MODULE)
+    return tmp_path
+
+
+@pytest.fixture
+def url(shop: Path) -> Iterator[str]:
+    command = [sys.executable, "-m", "tickwheel.cli", "serve", "--app", "shop:scheduler", "--port", "0"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, cwd=shop, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        found = None
+        while found is None:
+            line = server.stdout.readline()
+            assert line, "the server ended before it was ready"
+            found = re.search(r"http://[\d.]+:\d+", line)
+        yield found.group()
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(PATIENCE_S) == 0
+
+
+def test_a_server_takes_the_place_of_a_store(shop: Path, url: str) -> None:
+    def ask(*arguments: str) -> Any:
+        return json.loads(tickwheel(shop, *arguments, "--url", url, "--json"))
+
+    added = ask("add", "shout", '{"word": "a"}', "--delay", "30d", "--id", "order 7/ä")
+    there = answer(shop, "show", "order 7/ä")["task"]
+    assert added == {**there, "partition": 0}, "but for where it lies, which is the store's affair"
+    assert ask("show", "order 7/ä")["task"]["args"] == {"word": "a"}
+    assert [task["id"] for task in ask("list", "--status", "pending")["tasks"]] == ["order 7/ä"]
+    assert ask("reschedule", "order 7/ä", "--delay", "1h")["run_at"] < added["run_at"]
+    assert ask("cancel", "order 7/ä", "--reason", "paid")["reason"] == "paid"
+    assert ask("retry", "order 7/ä")["status"] == "pending"
+    assert [run["id"] for run in ask("simulate")] in ([], ["order 7/ä"]), "it may have run by now"
+    assert ask("doctor")["advice"] == []
+    cron = ask("add", "shout", '{"word": "b"}', "--cron", "0 9 * * *", "--tz", "Europe/Berlin", "--retries", "3")
+    assert (cron["trigger"]["tz"], cron["retry"]["retries"]) == ("Europe/Berlin", 3)
+    shown = tickwheel(shop, "top", "--url", url, "-n", "1")
+    assert re.search(r"level 0 .*\n", shown)
+    assert "pending" in shown
+
+
+def test_refusals_of_a_server_are_said_in_one_line(shop: Path, url: str) -> None:
+    assert "no handler 'shuot'" in tickwheel(shop, "add", "shuot", "--url", url, code=1)
+    assert "no task 'nobody'" in tickwheel(shop, "show", "nobody", "--url", url, code=1)
+    assert "is `tickwheel serve` running there?" in tickwheel(shop, "list", "--url", "http://127.0.0.1:9", code=1)
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_many_tasks_are_changed_at_once_after_a_look(shop: Path, served: bool, request: pytest.FixtureRequest) -> None:
+    place = ("--url", request.getfixturevalue("url")) if served else ()
+    for number in range(3):
+        tickwheel(shop, "add", "shout", '{"word": "a"}', "--delay", "1d", "--id", f"order-{number}")
+    tickwheel(shop, "add", "shout", '{"word": "a"}', "--delay", "1d", "--id", "invoice-1")
+    assert "3 tasks fit" in tickwheel(shop, "bulk", "cancel", "--prefix", "order-", "--dry-run", *place)
+    assert {task["status"] for task in answer(shop, "list")["tasks"]} == {"pending"}
+    assert "3 done, 0 stay" in tickwheel(shop, "bulk", "cancel", "--prefix", "order-", "--yes", *place)
+    assert "0 done, 3 stay" in tickwheel(shop, "bulk", "pause", "--prefix", "order-", "--yes", *place)
+    assert answer(shop, "show", "invoice-1")["task"]["status"] == "pending"
+    assert "say which tasks" in tickwheel(shop, "bulk", "delete", *place, code=1)
+    assert "an action is" in tickwheel(shop, "bulk", "destroy", "--tag", "x", *place, code=1)
