@@ -122,8 +122,9 @@ def answer_for(request: Request[Any, Any, Any], error: Exception) -> Response[by
         return respond(problem_of(error))
     if isinstance(error, HTTPException) and error.status_code < BROKEN:
         slug, title = TITLES.get(error.status_code, TITLES[400])
+        asked = f"{request.method} {request.url.path:.300}"
         return respond(
-            Problem(error.status_code, slug, title, error.detail or title, headers=dict(error.headers or {}))
+            Problem(error.status_code, slug, title, f"{asked}: {error.detail}", headers=dict(error.headers or {}))
         )
     log.error("%s %s went wrong", request.method, request.url.path, exc_info=error)
     return respond(Problem(BROKEN, *TITLES[BROKEN], "the log has the details"))
