@@ -45,7 +45,11 @@ async def lifespan(_: Starlette) -> AsyncIterator[None]:
 
 
 app = Starlette(
-    routes=[Route("/orders/{number:int}", order, methods=["POST"]), Mount("/tasks", tasks)], lifespan=lifespan
+    routes=[
+        Route("/orders/{number:int}", order, methods=["POST"]),
+        Mount("/tasks", tasks),  # type: ignore[arg-type] # both are ASGI, and spell its types differently
+    ],
+    lifespan=lifespan,
 )
 
 

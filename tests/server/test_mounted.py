@@ -12,7 +12,7 @@ def test_a_scheduler_that_was_started_is_left_running() -> None:
     async def main() -> None:
         scheduler = AsyncScheduler("memory://")
         app = create_app(scheduler, Config(hosts=["shop"]))
-        transport = httpx.ASGITransport(app)
+        transport = httpx.ASGITransport(app)  # type: ignore[arg-type] # both are ASGI, and spell its types differently
         async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
             answer = await client.get("/v1/tasks")
             assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (503, "not-started")

@@ -182,8 +182,7 @@ class Verbs:
                 raise UnknownTask(task_id)
             if version is not None and task.version != version:
                 raise TaskHasChanged(task_id, task.version)
-            handler = Handler(name=task.handler, function=print, retry=task.retry, timeout_ms=task.timeout_ms)
-            wanted = amended(task, handler, args, wishes, self._now())
+            wanted = amended(task, args, wishes, self._now())
             try:
                 return self._note((await self._opened.amend([wanted]))[0], "rescheduled")
             except TaskHasChanged:
