@@ -4,8 +4,9 @@ import asyncio
 
 import httpx
 
-from tickwheel import AsyncScheduler
+from tickwheel import AsyncScheduler, VirtualClock
 from tickwheel.server import Config, create_app, running
+from tickwheel.server.idempotency import Idempotency
 
 
 def test_a_scheduler_that_was_started_is_left_running() -> None:
@@ -26,5 +27,45 @@ def test_a_scheduler_that_was_started_is_left_running() -> None:
             async with running(create_app(other)):
                 assert other.is_open
             assert not other.is_open
+
+    asyncio.run(main())
+
+
+def test_an_app_can_be_run_again() -> None:
+    async def main() -> None:
+        app = create_app(AsyncScheduler("memory://"))
+        transport = httpx.ASGITransport(app)  # type: ignore[arg-type] # as above
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            for _ in range(2):
+                async with running(app):
+                    assert (await client.get("/readyz")).status_code == 200
+
+    asyncio.run(main())
+
+
+def test_answers_under_keys_are_kept_for_a_day_and_bounded() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        app = create_app(AsyncScheduler("memory://", run=False))
+        app.state.service.idempotency = Idempotency(2, clock)
+        transport = httpx.ASGITransport(app)  # type: ignore[arg-type] # as above
+        async with running(app), httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+
+            async def add(key: str) -> str:
+                body = {"handler": "any", "delay": "1h"}
+                answer = await client.post("/v1/tasks", json=body, headers={"idempotency-key": key})
+                task_id: str = answer.json()["task"]["id"]
+                return task_id
+
+            first = await add("a")
+            clock.advance(86_399)
+            assert await add("a") == first
+            clock.advance(2)
+            second = await add("a")
+            assert second != first, "a day has passed"
+            await add("b")
+            assert await add("a") == second
+            await add("c")
+            assert await add("a") != second, "it was the oldest of three"
 
     asyncio.run(main())

@@ -103,6 +103,7 @@ def add(
     task_id: Annotated[str | None, typer.Option("--id")] = None,
     retries: Annotated[int | None, typer.Option()] = None,
     priority: Annotated[int | None, typer.Option()] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A word to find it by; may be said often")] = None,
     on_conflict: Annotated[str, typer.Option(help="reject, replace, keep or debounce")] = "reject",
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
@@ -116,6 +117,7 @@ def add(
         "id": task_id,
         "retries": retries,
         "priority": priority,
+        "tags": tag or None,
     }
     wishes: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     if at is not None:
@@ -156,14 +158,26 @@ def list_tasks(
     status: Annotated[Status | None, typer.Option()] = None,
     handler: Annotated[str | None, typer.Option()] = None,
     prefix: Annotated[str | None, typer.Option(help="How the id begins")] = None,
+    tag: Annotated[str | None, typer.Option()] = None,
+    text: Annotated[str | None, typer.Option(help="Somewhere in the id, the handler or a tag")] = None,
+    order: Annotated[str, typer.Option(help="newest, oldest, or due: the next first")] = "newest",
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     cursor: Annotated[str | None, typer.Option(help="Where the last page ended")] = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """List tasks, newest first."""
+    """List tasks, newest first unless told."""
     with Scheduler(store, run=False) as scheduler:
-        page = scheduler.list(status=status, handler=handler, id_prefix=prefix, cursor=cursor, limit=limit)
+        page = scheduler.list(
+            status=status,
+            handler=handler,
+            id_prefix=prefix,
+            tag=tag,
+            text=text,
+            order=order,  # type: ignore[arg-type] # the store refuses what there is not
+            cursor=cursor,
+            limit=limit,
+        )
     if as_json:
         output.print_json(page)
         return

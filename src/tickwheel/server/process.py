@@ -71,9 +71,12 @@ async def serve(
         )
     )
     service: Service = app.state.service
+    beside: list[asyncio.Future[Any]] = []
 
     def stop() -> None:
         service.say_goodbye()
+        for work in beside:
+            work.cancel()
         server.should_exit = True
 
     loop = asyncio.get_running_loop()
@@ -88,11 +91,10 @@ async def serve(
         raise InvalidConfig("it could not start; the lines above say why")
     say(f"tickwheel: {scheduler.recovery or 'it adds, others run'}")
     say(f"tickwheel: ready at {url_of(listening, config)}")
-    beside = None if along is None else asyncio.ensure_future(along())
+    if along is not None:
+        beside.append(asyncio.ensure_future(along()))
     await serving
-    if beside is not None:
-        beside.cancel()
-        await asyncio.gather(beside, return_exceptions=True)
+    await asyncio.gather(*beside, return_exceptions=True)
     say("tickwheel: stopped")
 
 
