@@ -1,0 +1,61 @@
+// A histogram, as SVG: a bar for each bucket, with its upper edge below it.
+
+import { h, put, s } from "../dom.js";
+import { duration, number } from "../format.js";
+import { columns } from "../states.js";
+import { t } from "../texts.js";
+
+const WIDTH = 600;
+const HEIGHT = 170;
+const BOTTOM = 34;
+const TOP = 20;
+
+export function histogram({ title }) {
+  const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: "chart" });
+  const rows = h("tbody", {});
+  const element = h(
+    "section",
+    { class: "panel" },
+    h("h2", {}, title),
+    svg,
+    h(
+      "details",
+      {},
+      h("summary", {}, t("charts.table")),
+      h("table", { class: "figures" }, h("caption", { class: "unseen" }, title), columns(t("charts.up-to"), t("charts.runs")), rows),
+    ),
+  );
+
+  return {
+    element,
+    draw(buckets) {
+      const most = Math.max(...buckets.map((bucket) => bucket.count), 1);
+      const step = WIDTH / Math.max(buckets.length, 1);
+      put(svg, buckets.map((bucket, place) => bar(bucket, place, step, most)));
+      svg.setAttribute("aria-label", words(title, buckets));
+      put(rows, buckets.map((bucket) => h("tr", {}, h("th", { scope: "row" }, edge(bucket.le)), h("td", {}, number(bucket.count)))));
+    },
+  };
+}
+
+function bar(bucket, place, step, most) {
+  const tall = (bucket.count / most) * (HEIGHT - TOP - BOTTOM);
+  const x = place * step;
+  const middle = x + step / 2;
+  const low = HEIGHT - BOTTOM + 14 + (place % 2) * 12; // two rows, so that neighbours do not touch
+  return [
+    s("rect", { x: x + step * 0.14, width: step * 0.72, y: HEIGHT - BOTTOM - tall, height: tall, class: "bar" }),
+    s("line", { x1: x, x2: x + step, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM, class: "grid" }),
+    bucket.count > 0 && s("text", { x: middle, y: HEIGHT - BOTTOM - tall - 5, class: "scale", "text-anchor": "middle" }, number(bucket.count)),
+    s("text", { x: middle, y: low, class: "scale", "text-anchor": "middle" }, edge(bucket.le)),
+  ];
+}
+
+function edge(le) {
+  return Number.isFinite(Number(le)) && le !== null ? duration(Number(le)) : "∞";
+}
+
+function words(title, buckets) {
+  const held = buckets.filter((bucket) => bucket.count > 0);
+  return `${title}: ${held.map((bucket) => `≤ ${edge(bucket.le)}: ${number(bucket.count)}`).join(", ") || t("charts.none")}`;
+}

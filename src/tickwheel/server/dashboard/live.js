@@ -1,0 +1,96 @@
+// The server's stream of events: joined while the page is seen, left while it is hidden, joined again when it breaks.
+//
+// The browser itself resumes a broken stream from the last event it has. Where it gives up (the server is gone, or
+// refuses), we try again after a while and tell everyone "reset": what was missed is not known.
+
+import { address } from "./api.js";
+
+export const KINDS = [
+  "added", "started", "completed", "failed", "retried", "skipped",
+  "cancelled", "rescheduled", "paused", "resumed", "recovered", "lost",
+];
+
+const PAUSE_MS = 1000;
+const PAUSE_MAX_MS = 30_000;
+
+const listeners = new Set();
+const watchers = new Set();
+let source = null;
+let state = "waiting";
+let failures = 0;
+let timer = null;
+let wanted = false;
+
+// Tell a listener every event; returns how to leave.
+export function listen(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+// Tell a watcher how the stream is: "live", "waiting" or "paused"; returns how to leave.
+export function watchStream(watcher) {
+  watchers.add(watcher);
+  watcher(state);
+  return () => watchers.delete(watcher);
+}
+
+export function beginStream() {
+  wanted = true;
+  join();
+}
+
+export function endStream() {
+  wanted = false;
+  leave("waiting");
+}
+
+function join() {
+  clearTimeout(timer);
+  if (!wanted || document.hidden || source !== null) return;
+  source = new EventSource(address("v1/events"));
+  for (const kind of KINDS) source.addEventListener(kind, (message) => tell(JSON.parse(message.data)));
+  source.addEventListener("reset", () => tell({ kind: "reset" }));
+  source.addEventListener("open", () => {
+    if (failures > 0) tell({ kind: "reset" });
+    failures = 0;
+    become("live");
+  });
+  source.addEventListener("error", broken);
+}
+
+function broken() {
+  become("waiting");
+  if (source.readyState !== EventSource.CLOSED) return; // the browser tries again
+  leave("waiting");
+  failures += 1;
+  timer = setTimeout(join, Math.min(PAUSE_MS * 2 ** (failures - 1), PAUSE_MAX_MS));
+}
+
+function leave(next) {
+  clearTimeout(timer);
+  source?.close();
+  source = null;
+  become(next);
+}
+
+function tell(event) {
+  listeners.forEach((listener) => listener(event));
+}
+
+function become(next) {
+  if (next === state) return;
+  state = next;
+  watchers.forEach((watcher) => watcher(state));
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (!wanted) return;
+  if (document.hidden) {
+    leave("paused");
+  } else {
+    join();
+    tell({ kind: "reset" });
+  }
+});
+addEventListener("pagehide", () => leave("paused"));
+addEventListener("pageshow", join);

@@ -1,0 +1,136 @@
+// One task: how it stands, what became of it so far, and what can be done with it.
+
+import { get, taskPath } from "../api.js";
+import { h, put } from "../dom.js";
+import { duration, momentOf, number, pretty } from "../format.js";
+import { listen } from "../live.js";
+import { say } from "../notices.js";
+import { nothing, statusOf, tagsOf, triggerOf, troubleOf } from "../states.js";
+import { actionBar } from "../task/actions.js";
+import { runsTable } from "../task/runs.js";
+import { timeline } from "../task/timeline.js";
+import { t, word } from "../texts.js";
+import { atMostEvery, every } from "../ticking.js";
+
+const REFRESH_MS = 300;
+const SLOW_MS = 5000; // what no event tells: where it waits, and why
+const RUNS = 50;
+
+export function show(root, route) {
+  const id = route.path[1] ?? "";
+  let asked = 0;
+  let drawn = "";
+  let status = null;
+
+  async function refresh() {
+    asked += 1;
+    const mine = asked;
+    try {
+      const [task, { runs }] = await Promise.all([
+        get(taskPath(id), { masked: true }),
+        get(`${taskPath(id)}/runs`, { limit: RUNS }),
+      ]);
+      if (mine === asked) draw(task, runs);
+    } catch (problem) {
+      if (mine !== asked) return;
+      drawn = "";
+      put(root, h("h1", { class: "id" }, id), problem.status === 404 ? missing(id) : troubleOf(problem, refresh));
+    }
+  }
+
+  function draw(task, runs) {
+    const state = JSON.stringify([task, runs]);
+    if (state === drawn) return;
+    drawn = state;
+    if (status !== null && status !== task.status) say(t("task.became", word("status", task.status)));
+    status = task.status;
+    document.title = `${task.id} · tickwheel`;
+    const focused = document.activeElement?.dataset?.verb;
+    put(
+      root,
+      h("p", { class: "crumbs" }, h("a", { href: "#/tasks" }, t("place.tasks"))),
+      h("h1", { class: "id" }, task.id),
+      h("div", { class: "bar" }, statusOf(task.status), h("span", { class: "why" }, standing(task)), actionBar(task, refresh)),
+      task.error && trace(task.error),
+      h(
+        "div",
+        { class: "columns" },
+        section(t("task.timeline"), timeline(task, runs)),
+        section(t("task.facts"), facts(task)),
+        section(t("task.next"), nextRuns(task)),
+        section(t("task.args"), h("pre", { tabindex: "0", role: "group", "aria-label": t("task.args") }, pretty(task.args))),
+        task.result !== null && section(t("task.result"), h("pre", { tabindex: "0", role: "group", "aria-label": t("task.result") }, pretty(task.result))),
+      ),
+      section(t("task.runs"), runs.length === 0 ? nothing(t("task.no-runs")) : runsTable(runs)),
+    );
+    if (focused) root.querySelector(`[data-verb="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  const soon = atMostEvery(REFRESH_MS, refresh);
+  const leave = listen((event) => {
+    if (event.task_id === id || event.kind === "reset") soon();
+  });
+  const stop = every(SLOW_MS, refresh);
+  return {
+    close() {
+      leave();
+      stop();
+      soon.stop();
+      asked += 1;
+    },
+  };
+}
+
+function missing(id) {
+  return nothing(t("task.missing", id), h("a", { class: "button", href: "#/tasks" }, t("place.tasks")));
+}
+
+function standing(task) {
+  return [task.where, task.why, task.reason].filter(Boolean).join(" · ");
+}
+
+function section(title, ...body) {
+  return h("section", { class: "panel" }, h("h2", {}, title), body);
+}
+
+function trace(error) {
+  return h(
+    "section",
+    { class: "panel trace" },
+    h("h2", {}, t("task.error")),
+    h("pre", { tabindex: "0", role: "group", "aria-label": t("task.error") }, error),
+  );
+}
+
+function facts(task) {
+  const retry = task.retry;
+  const rows = [
+    [t("field.name"), task.name],
+    task.webhook && [t("field.webhook"), task.webhook.url],
+    task.queue && [t("field.queue"), task.queue],
+    [t("field.trigger"), triggerOf(task.trigger, duration)],
+    [t("field.times"), task.times === -1 ? t("for-ever") : number(task.times)],
+    [t("field.runs"), number(task.runs)],
+    [t("field.attempt"), number(task.attempt)],
+    [t("field.retry"), retry ? t("retry", { count: number(retry.retries), first: duration(retry.first), failures: number(task.failures) }) : "–"],
+    [t("field.timeout"), duration(task.timeout)],
+    [t("field.late"), word("late", task.late?.mode ?? "–")],
+    [t("field.priority"), number(task.priority)],
+    task.at_most_once && [t("field.at_most_once"), t("yes")],
+    [t("field.tags"), task.tags.length ? tagsOf(task.tags) : "–"],
+    task.expires && [t("field.expires"), momentOf(task.expires)],
+    [t("field.version"), number(task.version)],
+    Object.keys(task.meta ?? {}).length > 0 && [t("field.meta"), h("pre", { tabindex: "0", role: "group", "aria-label": t("field.meta") }, pretty(task.meta))],
+  ];
+  return h("dl", { class: "facts" }, rows.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+function nextRuns(task) {
+  const runs = task.next_runs ?? [];
+  if (runs.length === 0) return nothing(t("task.no-next"));
+  return h(
+    "ol",
+    { class: "plain next" },
+    runs.map((run) => h("li", {}, momentOf(run), " ", h("span", { class: "soft" }, momentOf(run, { relative: true })))),
+  );
+}
