@@ -1,4 +1,5 @@
-// A histogram, as SVG: a bar for each bucket, with its upper edge below it.
+// A histogram, as SVG: a bar for each bucket, with its upper edge below it. The server counts as Prometheus does: in each
+// bucket is what was in those below it too.
 
 import { h, put, s } from "../dom.js";
 import { duration, number } from "../format.js";
@@ -28,7 +29,8 @@ export function histogram({ title }) {
 
   return {
     element,
-    draw(buckets) {
+    draw(cumulative) {
+      const buckets = cumulative.map(({ le, count }, place) => ({ le, count: count - (cumulative[place - 1]?.count ?? 0) }));
       const most = Math.max(...buckets.map((bucket) => bucket.count), 1);
       const step = WIDTH / Math.max(buckets.length, 1);
       put(svg, buckets.map((bucket, place) => bar(bucket, place, step, most)));
@@ -52,7 +54,7 @@ function bar(bucket, place, step, most) {
 }
 
 function edge(le) {
-  return Number.isFinite(Number(le)) && le !== null ? duration(Number(le)) : "∞";
+  return le === null ? "∞" : duration(le);
 }
 
 function words(title, buckets) {

@@ -27,7 +27,7 @@ export class Face {
   }
 
   recolour() {
-    this._colours = palette("ink", "soft", "line", "face", "brass", "steel", "ruby", "track");
+    this._colours = palette("ink", "soft", "line", "face", "gilt", "steel", "ruby", "track");
     this._sheetAt = -Infinity;
   }
 
@@ -57,6 +57,7 @@ export class Face {
     this._paintMarks(pen);
     this._paintDrops(pen, nowMs);
     for (let level = motion.levels.length - 1; level >= 0; level -= 1) this._paintHand(pen, level);
+    motion.levels.forEach((level, index) => this._paintLabel(pen, level, index));
     this._paintHub(pen, nowMs);
   }
 
@@ -95,23 +96,23 @@ export class Face {
     pen.clearRect(0, 0, this._sheet.width, this._sheet.height);
     this._centre(pen);
     this._paintFar(pen);
-    this.motion.levels.forEach((level, index) => this._paintRing(pen, level, index));
-    this.motion.levels.forEach((level, index) => this._paintLabel(pen, level, index));
+    const most = Math.log1p(Math.max(1, ...this.motion.levels.flatMap((level) => level.occupancy)));
+    this.motion.levels.forEach((level, index) => this._paintRing(pen, level, index, most));
   }
 
-  _paintRing(pen, level, index) {
+  // A ring; a slot is the deeper in colour the more wait in it, by the logarithm, and the fullest slot of all deepest.
+  _paintRing(pen, level, index, most) {
     const [inner, outer] = this._ring(index).map((part) => part * this._radius);
     pen.fillStyle = this._colours.track;
     pen.beginPath();
     pen.arc(0, 0, outer, 0, TURN);
     pen.arc(0, 0, inner, TURN, 0, true);
     pen.fill();
-    const most = Math.log1p(Math.max(...level.occupancy, 1));
     const step = TURN / level.slots;
-    pen.fillStyle = this._colours.brass;
+    pen.fillStyle = this._colours.gilt;
     level.occupancy.forEach((count, slot) => {
       if (count === 0) return;
-      pen.globalAlpha = 0.25 + 0.75 * (Math.log1p(count) / most);
+      pen.globalAlpha = 0.3 + 0.7 * (Math.log1p(count) / most);
       this._sector(pen, inner, outer, slot, step);
       pen.fill();
     });
@@ -135,7 +136,7 @@ export class Face {
     pen.closePath();
   }
 
-  // How long a slot is, at twelve o'clock on its ring.
+  // How long a slot is, at twelve o'clock on its ring, above the hands.
   _paintLabel(pen, level, index) {
     const [inner, outer] = this._ring(index).map((part) => part * this._radius);
     const size = Math.max(9 * (this._radius / this.canvas.clientWidth) * 2, (outer - inner) * 0.3);
@@ -199,7 +200,7 @@ export class Face {
   }
 
   _paintDrops(pen, nowMs) {
-    pen.fillStyle = this._colours.brass;
+    pen.fillStyle = this._colours.gilt;
     const size = this._radius / 105;
     for (const drop of this.motion.drops) {
       const way = Math.min((nowMs - drop.since) / (drop.until - drop.since), 1) ** 1.7;
@@ -260,7 +261,7 @@ export class Face {
   _paintHub(pen, nowMs) {
     const glow = Math.max(0, 1 - (nowMs / 1000 - this.motion.fired) / 0.4);
     const radius = HUB * this._radius * 0.62;
-    pen.fillStyle = this._colours.brass;
+    pen.fillStyle = this._colours.gilt;
     if (glow > 0) {
       pen.globalAlpha = 0.35 * glow;
       pen.beginPath();

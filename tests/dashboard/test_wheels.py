@@ -1,0 +1,74 @@
+"""The wheels turn, show what waits, and tell the same in words."""
+
+from playwright.sync_api import expect
+
+from tests.dashboard.conftest import Open
+from tests.dashboard.service import Service
+
+PIXELS = "() => document.querySelector('canvas').toDataURL()"
+
+
+def test_hands_move(open_at: Open, service: Service) -> None:
+    service.add(delay="2h")
+    page = open_at("wheels")
+    page.get_by_text("The wheels as a table").click()
+    hand = page.locator("[data-hand='1']")
+    expect(hand).to_be_visible()
+    before, pixels = hand.text_content(), page.evaluate(PIXELS)
+    expect(hand).not_to_have_text(before or "")
+    assert page.evaluate(PIXELS) != pixels
+
+
+def test_a_wheel_with_nothing_to_do_turns_on(open_at: Open) -> None:
+    page = open_at("wheels")
+    expect(page.locator("[data-hand='0']")).to_be_attached()
+    assert page.evaluate(PIXELS) != (page.wait_for_timeout(300), page.evaluate(PIXELS))[1]
+
+
+def test_slot_shows_what_waits_there(open_at: Open, service: Service) -> None:
+    name = service.add(id="waits-in-a-slot", delay="40m")
+    page = open_at("wheels")
+    page.get_by_text("The wheels as a table").click()
+    face = page.get_by_role("application")
+    level, slot = next(
+        (level["level"], slot)
+        for level in service.get("/v1/wheels")["levels"]
+        for slot in range(level["slots"])
+        if name in [task["id"] for task in service.get(f"/v1/wheels/{level['level']}/{slot}")["tasks"]]
+    )
+    expect(page.locator(f"[data-hand='{level}']")).to_be_visible()
+    place = page.evaluate(
+        """([level, slot, levels, slots]) => {
+            const box = document.querySelector("canvas").getBoundingClientRect();
+            const reach = (0.085 + (0.86 - 0.085) / levels * (level + 0.6)) * box.width / 2;
+            const angle = (slot + 0.5) / slots * 2 * Math.PI - Math.PI / 2;
+            return [box.width / 2 + Math.cos(angle) * reach, box.height / 2 + Math.sin(angle) * reach];
+        }""",
+        [level, slot, len(service.get("/v1/wheels")["levels"]), 64],
+    )
+    face.hover(position={"x": place[0], "y": place[1]})
+    expect(page.locator(".hint")).to_contain_text(f"Level {level}, slot {slot}")
+    face.click(position={"x": place[0], "y": place[1]})
+    panel = page.get_by_role("region", name="Slot")
+    panel.get_by_role("link", name=name).click()
+    expect(page.get_by_role("heading", name=name)).to_be_visible()
+
+
+def test_slots_are_chosen_by_arrow_keys(open_at: Open, service: Service) -> None:
+    page = open_at("wheels")
+    expect(page.locator("[data-hand='0']")).to_be_attached()
+    page.get_by_role("application").focus()
+    top = len(service.get("/v1/wheels")["levels"]) - 1
+    for key, words in (("ArrowRight", "slot 0"), ("ArrowRight", "slot 1"), ("ArrowDown", f"Level {top - 1}, slot 1")):
+        page.keyboard.press(key)
+        expect(page.get_by_role("region", name="Slot").get_by_role("heading")).to_contain_text(words)
+        expect(page.locator("#said")).to_contain_text(words)
+
+
+def test_what_happens_is_shown_as_it_happens(open_at: Open, service: Service) -> None:
+    page = open_at("wheels")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    service.add(id="fires-at-once", delay="10ms")
+    row = page.get_by_role("listitem").filter(has_text="fires-at-once").filter(has_text="completed")
+    expect(row).to_be_visible()
+    expect(page.locator("#said")).to_contain_text("1 run completed")
