@@ -12,7 +12,7 @@ MODULES = sorted(FOLDER.rglob("*.js"))
 STYLES = sorted(FOLDER.rglob("*.css"))
 KEY = re.compile(r'^  "([^"]+)":', re.MULTILINE)
 LINES_MAX = 320
-COLUMNS_MAX = 160
+COLUMNS_MAX = 120
 
 
 def name_of(path: Path) -> str:

@@ -6,7 +6,7 @@ import { h, put } from "./dom.js";
 import { momentOf, number } from "./format.js";
 import { attempt, notice, wordsFor } from "./notices.js";
 import { mayWrite } from "./reader.js";
-import { columns, nothing } from "./states.js";
+import { nothing, tableOf } from "./pieces.js";
 import { t, word } from "./texts.js";
 
 const ACTIONS = ["cancel", "pause", "resume", "retry", "run", "delete"];
@@ -19,7 +19,8 @@ export function bulkBar(filter, done) {
     ACTIONS.map((action) => h("option", { value: action }, t(`action.${action}`))),
   );
   const begin = h("button", { type: "button", on: { click: () => attempt(() => run(choice.value)) } }, t("bulk.begin"));
-  const past = h("button", { type: "button", class: "quiet", on: { click: () => attempt(history) } }, t("bulk.history"));
+  const look = () => attempt(showHistory);
+  const past = h("button", { type: "button", class: "quiet", on: { click: look } }, t("bulk.history"));
   const progress = h("span", { class: "progress", role: "status" });
   const element = h("div", { class: "bulk" }, mayWrite() && [choice, begin], progress, past);
 
@@ -71,7 +72,7 @@ export function bulkBar(filter, done) {
   };
 }
 
-async function history() {
+async function showHistory() {
   const { operations } = await get("v1/operations");
   const rows = operations.map((operation) =>
     h(
@@ -87,10 +88,9 @@ async function history() {
     title: t("bulk.history"),
     body: rows.length === 0
       ? nothing(t("bulk.no-history"))
-      : h(
-          "table",
-          {},
-          columns(t("field.started"), t("bulk.action"), t("filter.title"), t("bulk.count"), t("field.status")),
+      : tableOf(
+          t("bulk.history"),
+          [t("field.started"), t("bulk.action"), t("filter.title"), t("bulk.count"), t("field.status")],
           h("tbody", {}, rows),
         ),
   });
@@ -98,5 +98,6 @@ async function history() {
 
 function filterList(filter) {
   const entries = Object.entries(filter ?? {}).filter(([, value]) => value !== null && value !== "");
-  return h("ul", { class: "plain filter" }, entries.map(([name, value]) => h("li", {}, `${word("filter", name)}: ${value}`)));
+  const lines = entries.map(([name, value]) => `${word("filter", name)}: ${value}`);
+  return h("ul", { class: "plain" }, lines.map((line) => h("li", {}, line)));
 }

@@ -28,11 +28,8 @@ export function cronPreview() {
   });
 
   function draw({ words, runs }) {
-    put(
-      element,
-      h("p", {}, words),
-      h("ol", { class: "plain" }, runs.map((run) => h("li", {}, run.local, run.note && h("span", { class: "soft" }, ` ${run.note}`)))),
-    );
+    const lines = runs.map(({ local, note }) => h("li", {}, local, note && h("span", { class: "soft" }, ` ${note}`)));
+    put(element, h("p", {}, words), h("ol", { class: "plain" }, lines));
   }
 
   return { element, update, close: update.stop };

@@ -27,7 +27,7 @@ export function fields(prefix) {
       return h("div", { class: "field tick" }, inputs[name], h("label", { for: id }, t(`field.${name}`)));
     },
     radios(name, values, chosen) {
-      const buttons = values.map((value) => h("input", { type: "radio", name, value, id: `${prefix}-${name}-${value}` }));
+      const buttons = values.map((value) => h("input", { type: "radio", name, value }));
       buttons.find((button) => button.value === chosen).checked = true;
       inputs[name] = { get value() { return buttons.find((button) => button.checked).value; } };
       return h(

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { fromLocal, toLocal } from "./format.js";
-import { STATUSES } from "./states.js";
+import { STATUSES } from "./pieces.js";
 import { t } from "./texts.js";
 import { afterQuiet } from "./ticking.js";
 
@@ -35,7 +35,12 @@ export function filterForm(query, changed) {
   const later = afterQuiet(QUIET_MS, () => changed(read()));
   const clearButton = h("button", { type: "button", on: { click: clear } }, t("filter.clear"));
   const fewer = ["tag", "id_prefix", "due_after", "due_before"];
-  const more = h("details", { class: "more-filters" }, h("summary", {}, t("filter.more")), h("div", { class: "fields" }, fewer.map(labelled)));
+  const more = h(
+    "details",
+    { class: "more-filters" },
+    h("summary", {}, t("filter.more")),
+    h("div", { class: "fields" }, fewer.map(labelled)),
+  );
   const element = h(
     "form",
     { class: "filters", role: "search", "aria-label": t("filter.title") },

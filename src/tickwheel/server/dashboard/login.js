@@ -7,7 +7,11 @@ import { t } from "./texts.js";
 
 export function showLogin(root, entered) {
   const field = h("input", {
-    id: "token", type: "password", autocomplete: "current-password", required: true, "aria-describedby": "token-problem",
+    id: "token",
+    type: "password",
+    autocomplete: "current-password",
+    required: true,
+    "aria-describedby": "token-problem",
   });
   const trouble = h("p", { id: "token-problem", class: "trouble", role: "alert" });
   const form = h(

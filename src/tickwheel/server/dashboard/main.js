@@ -10,11 +10,11 @@ import { buildFrame, markPlace } from "./frame.js";
 import { beginKeys } from "./keyboard.js";
 import { beginStream, endStream } from "./live.js";
 import { showLogin } from "./login.js";
-import { wordsFor } from "./notices.js";
+import { beginNews } from "./news.js";
+import { troubleOf } from "./pieces.js";
 import { isStranger, learnReader } from "./reader.js";
 import { here } from "./route.js";
 import { beginLanguage, setLanguage, t } from "./texts.js";
-import { beginNews } from "./news.js";
 
 const VIEWS = {
   wheels: () => import("./views/wheels.js"),
@@ -35,7 +35,7 @@ async function enter() {
   try {
     await learnReader();
   } catch (problem) {
-    put(page, h("main", { id: "content", class: "narrow" }, h("p", { class: "empty", role: "alert" }, wordsFor(problem))));
+    put(page, h("main", { class: "narrow" }, troubleOf(problem)));
     setTimeout(enter, RETRY_MS);
     return;
   }

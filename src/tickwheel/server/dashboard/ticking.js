@@ -27,7 +27,7 @@ export function every(pauseMs, act) {
   };
 }
 
-// A function that does something at most once in so many milliseconds, however often it is called; the last call counts.
+// A function that does something at most once in so many milliseconds, however often it is called.
 export function atMostEvery(pauseMs, act) {
   let timer = null;
   let last = -Infinity;

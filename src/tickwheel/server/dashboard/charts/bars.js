@@ -1,9 +1,9 @@
-// A histogram, as SVG: a bar for each bucket, with its upper edge below it. The server counts as Prometheus does: in each
-// bucket is what was in those below it too.
+// A histogram, as SVG: a bar for each bucket, with its upper edge below it. The server counts as Prometheus does: each
+// bucket holds what those below it hold, too.
 
 import { h, put, s } from "../dom.js";
 import { duration, number } from "../format.js";
-import { columns } from "../states.js";
+import { tableOf } from "../pieces.js";
 import { t } from "../texts.js";
 
 const WIDTH = 600;
@@ -23,19 +23,20 @@ export function histogram({ title }) {
       "details",
       {},
       h("summary", {}, t("charts.table")),
-      h("table", { class: "figures" }, h("caption", { class: "unseen" }, title), columns(t("charts.up-to"), t("charts.runs")), rows),
+      tableOf(title, [t("charts.up-to"), t("charts.runs")], rows, "figures"),
     ),
   );
 
   return {
     element,
     draw(cumulative) {
-      const buckets = cumulative.map(({ le, count }, place) => ({ le, count: count - (cumulative[place - 1]?.count ?? 0) }));
+      const below = [0, ...cumulative.map((bucket) => bucket.count)];
+      const buckets = cumulative.map(({ le, count }, place) => ({ le, count: count - below[place] }));
       const most = Math.max(...buckets.map((bucket) => bucket.count), 1);
       const step = WIDTH / Math.max(buckets.length, 1);
       put(svg, buckets.map((bucket, place) => bar(bucket, place, step, most)));
       svg.setAttribute("aria-label", words(title, buckets));
-      put(rows, buckets.map((bucket) => h("tr", {}, h("th", { scope: "row" }, edge(bucket.le)), h("td", {}, number(bucket.count)))));
+      put(rows, buckets.map(row));
     },
   };
 }
@@ -48,9 +49,17 @@ function bar(bucket, place, step, most) {
   return [
     s("rect", { x: x + step * 0.14, width: step * 0.72, y: HEIGHT - BOTTOM - tall, height: tall, class: "bar" }),
     s("line", { x1: x, x2: x + step, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM, class: "grid" }),
-    bucket.count > 0 && s("text", { x: middle, y: HEIGHT - BOTTOM - tall - 5, class: "scale", "text-anchor": "middle" }, number(bucket.count)),
-    s("text", { x: middle, y: low, class: "scale", "text-anchor": "middle" }, edge(bucket.le)),
+    bucket.count > 0 && label(middle, HEIGHT - BOTTOM - tall - 5, number(bucket.count)),
+    label(middle, low, edge(bucket.le)),
   ];
+}
+
+function label(x, y, text) {
+  return s("text", { x, y, class: "scale", "text-anchor": "middle" }, text);
+}
+
+function row({ le, count }) {
+  return h("tr", {}, h("th", { scope: "row" }, edge(le)), h("td", {}, number(count)));
 }
 
 function edge(le) {
@@ -59,5 +68,6 @@ function edge(le) {
 
 function words(title, buckets) {
   const held = buckets.filter((bucket) => bucket.count > 0);
-  return `${title}: ${held.map((bucket) => `≤ ${edge(bucket.le)}: ${number(bucket.count)}`).join(", ") || t("charts.none")}`;
+  const told = held.map(({ le, count }) => `≤ ${edge(le)}: ${number(count)}`).join(", ");
+  return `${title}: ${told || t("charts.none")}`;
 }

@@ -2,7 +2,7 @@
 
 import { h, put, s } from "../dom.js";
 import { clockTime } from "../format.js";
-import { columns } from "../states.js";
+import { tableOf } from "../pieces.js";
 import { t } from "../texts.js";
 
 const WIDTH = 600;
@@ -29,7 +29,7 @@ export function lineChart({ title, series, format, area = false }) {
       "details",
       {},
       h("summary", {}, t("charts.table")),
-      h("table", { class: "figures" }, h("caption", { class: "unseen" }, title), columns(t("charts.time"), ...series.map((one) => one.name)), rows),
+      tableOf(title, [t("charts.time"), ...series.map((one) => one.name)], rows, "figures"),
     ),
   );
   let points = [];
@@ -46,6 +46,11 @@ export function lineChart({ title, series, format, area = false }) {
     drawReadout();
   });
 
+  function row(point) {
+    const cells = series.map((one) => h("td", {}, format(one.of(point))));
+    return h("tr", {}, h("th", { scope: "row" }, clockTime(point.at)), cells);
+  }
+
   function values(point) {
     return series.map((one) => `${one.name} ${format(one.of(point))}`).join(", ");
   }
@@ -59,24 +64,26 @@ export function lineChart({ title, series, format, area = false }) {
     element,
     draw(next) {
       points = next;
-      const top = scaleEnd(Math.max(...points.flatMap((point) => series.map((one) => one.of(point) ?? 0)), 0));
+      const top = scaleEnd(Math.max(...points.flatMap((point) => series.map((one) => one.of(point))), 0));
       const x = (place) => LEFT + (place / Math.max(points.length - 1, 1)) * (WIDTH - LEFT);
       const y = (value) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
       put(svg, scale(top, y, format), moments(points, x), series.map((one) => curve(one, points, x, y, area)));
-      svg.setAttribute("aria-label", points.length ? t("charts.now", { title, values: values(points.at(-1)) }) : `${title}: ${t("charts.none")}`);
-      const latest = points.slice(-TABLE_ROWS).reverse();
-      put(rows, latest.map((point) => h("tr", {}, h("th", { scope: "row" }, clockTime(point.at)), series.map((one) => h("td", {}, format(one.of(point)))))));
+      const told = points.length > 0 ? values(points.at(-1)) : t("charts.none");
+      svg.setAttribute("aria-label", t("charts.now", { title, values: told }));
+      put(rows, points.slice(-TABLE_ROWS).reverse().map(row));
       drawReadout();
     },
   };
 }
 
 function curve(one, points, x, y, area) {
-  const known = points.map((point, place) => [place, one.of(point)]).filter(([, value]) => value !== null && value !== undefined);
-  if (known.length === 0) return null;
-  const way = known.map(([place, value], step) => `${step ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}`).join("");
-  const ground = area && `${way}L${x(known.at(-1)[0]).toFixed(1)} ${y(0)}L${x(known[0][0]).toFixed(1)} ${y(0)}Z`;
-  return [area && s("path", { d: ground, class: `area ${one.class}` }), s("path", { d: way, class: `curve ${one.class}` })];
+  if (points.length === 0) return null;
+  const way = `M${points.map((point, place) => `${x(place).toFixed(1)} ${y(one.of(point)).toFixed(1)}`).join("L")}`;
+  const ground = `${way}L${x(points.length - 1).toFixed(1)} ${y(0)}L${x(0)} ${y(0)}Z`;
+  return [
+    area && s("path", { d: ground, class: `area ${one.class}` }),
+    s("path", { d: way, class: `curve ${one.class}` }),
+  ];
 }
 
 function scale(top, y, format) {
@@ -88,9 +95,9 @@ function scale(top, y, format) {
 
 function moments(points, x) {
   if (points.length < 2) return null;
-  const places = [0, Math.floor((points.length - 1) / 2), points.length - 1];
-  return places.map((place, step) =>
-    s("text", { x: x(place), y: HEIGHT - 6, class: "scale", "text-anchor": ["start", "middle", "end"][step] }, clockTime(points[place].at)));
+  const places = { start: 0, middle: Math.floor((points.length - 1) / 2), end: points.length - 1 };
+  return Object.entries(places).map(([anchor, place]) =>
+    s("text", { x: x(place), y: HEIGHT - 6, class: "scale", "text-anchor": anchor }, clockTime(points[place].at)));
 }
 
 // A round number not below a value: 1, 2, 4 or 8 times a power of ten, so that a quarter of it is round too.

@@ -25,8 +25,8 @@ export function actionBar(task, done) {
 
   function button(verb) {
     const click = () => attempt(() => act(verb));
-    const danger = verb === "cancel" || verb === "delete";
-    return h("button", { type: "button", "data-verb": verb, class: danger ? "danger" : "", on: { click } }, t(`action.${verb}`));
+    const kind = verb === "cancel" || verb === "delete" ? "danger" : "";
+    return h("button", { type: "button", "data-verb": verb, class: kind, on: { click } }, t(`action.${verb}`));
   }
 
   async function act(verb) {
@@ -59,9 +59,10 @@ export function actionBar(task, done) {
   }
 
   async function reschedule() {
-    const delay = h("input", { id: "new-delay", placeholder: "10m", autocomplete: "off", "aria-describedby": "reschedule-problem" });
-    const at = h("input", { id: "new-at", type: "datetime-local", step: "1", "aria-describedby": "reschedule-problem" });
-    const trouble = h("p", { id: "reschedule-problem", class: "trouble", role: "alert" });
+    const told = { "aria-describedby": "when-problem" };
+    const delay = h("input", { id: "new-delay", placeholder: "10m", autocomplete: "off", ...told });
+    const at = h("input", { id: "new-at", type: "datetime-local", step: "1", ...told });
+    const trouble = h("p", { id: "when-problem", class: "trouble", role: "alert" });
     const body = [
       h("label", { for: "new-delay" }, t("field.delay")), delay,
       h("label", { for: "new-at" }, t("or-at")), at,

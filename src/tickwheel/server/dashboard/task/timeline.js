@@ -2,7 +2,7 @@
 
 import { h } from "../dom.js";
 import { duration, momentOf } from "../format.js";
-import { statusOf } from "../states.js";
+import { statusOf } from "../pieces.js";
 import { t } from "../texts.js";
 
 const SHOWN = 12; // of its runs, the latest

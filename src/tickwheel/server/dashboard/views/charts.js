@@ -5,14 +5,14 @@ import { histogram } from "../charts/bars.js";
 import { lineChart } from "../charts/line.js";
 import { h, put } from "../dom.js";
 import { duration, momentOf, number } from "../format.js";
-import { troubleOf } from "../states.js";
+import { pairsOf, troubleOf } from "../pieces.js";
 import { t } from "../texts.js";
 import { every } from "../ticking.js";
 
 const LOOK_MS = 1000;
 
 export function show(root) {
-  const figures = h("dl", { class: "figures-row" });
+  const figures = h("div", {});
   const trouble = h("div", {});
   const throughput = lineChart({
     title: t("charts.throughput"),
@@ -57,7 +57,7 @@ export function show(root) {
       return;
     }
     put(trouble);
-    put(figures, figuresOf(stats).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+    put(figures, pairsOf("figures-row", figuresOf(stats)));
     for (const chart of [throughput, lateness, failures, queue]) chart.draw(stats.history);
     spread.draw(stats.lateness.buckets);
   });

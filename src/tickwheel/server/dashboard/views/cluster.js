@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { h, put } from "../dom.js";
 import { momentOf, number } from "../format.js";
-import { columns, nothing, troubleOf } from "../states.js";
+import { nothing, tableOf, troubleOf } from "../pieces.js";
 import { t } from "../texts.js";
 import { every } from "../ticking.js";
 
@@ -17,7 +17,8 @@ export function show(root) {
   const stop = every(LOOK_MS, async () => {
     try {
       const cluster = await get("v1/cluster");
-      const shape = JSON.stringify([cluster.node, cluster.nodes, cluster.partitions.map(({ partition, node }) => [partition, node])]);
+      const owners = cluster.partitions.map(({ partition, node }) => [partition, node]);
+      const shape = JSON.stringify([cluster.nodes, owners]);
       if (shape !== drawn) draw(cluster);
       drawn = shape;
       update(cluster);
@@ -32,7 +33,7 @@ export function show(root) {
       put(body, nothing(t("cluster.none")));
       return;
     }
-    const marks = new Map(cluster.nodes.map(({ node }, place) => [node, { letter: letter(place), hue: place % HUES }]));
+    const marks = new Map(cluster.nodes.map(({ node }, place) => [node, markOf(place)]));
     put(body, nodes(cluster, marks), map(cluster, marks), leases(cluster));
   }
 
@@ -56,15 +57,17 @@ function nodes(cluster, marks) {
     h(
       "ul",
       { class: "plain nodes" },
-      cluster.nodes.map((node) =>
-        h(
+      cluster.nodes.map((node) => {
+        const { hue, letter } = marks.get(node.node);
+        return h(
           "li",
           {},
-          h("span", { class: `partition hue-${marks.get(node.node).hue}`, "aria-hidden": "true" }, marks.get(node.node).letter),
+          h("span", { class: `partition hue-${hue}`, "aria-hidden": "true" }, letter),
           h("span", { class: "id" }, node.node),
           node.this && h("span", { class: "tag" }, t("cluster.this")),
           h("span", { class: "soft" }, t("cluster.owns", number(node.partitions.length))),
-        )),
+        );
+      }),
     ),
   );
 }
@@ -96,28 +99,26 @@ function leases(cluster) {
     "details",
     { class: "panel" },
     h("summary", {}, t("cluster.leases")),
-    h(
-      "table",
-      { class: "figures" },
-      h("caption", { class: "unseen" }, t("cluster.leases")),
-      columns(t("cluster.partition"), t("cluster.node"), t("cluster.epoch"), t("cluster.expires")),
-      h(
-        "tbody",
-        {},
-        cluster.partitions.map(({ partition, node, epoch }) =>
-          h(
-            "tr",
-            {},
-            h("th", { scope: "row" }, partition),
-            h("td", { class: "name" }, node ?? "–"),
-            h("td", { "data-epoch": partition }, epoch),
-            h("td", { "data-lease": partition }),
-          )),
-      ),
+    tableOf(
+      t("cluster.leases"),
+      [t("cluster.partition"), t("cluster.node"), t("cluster.epoch"), t("cluster.expires")],
+      h("tbody", {}, cluster.partitions.map(lease)),
+      "figures",
     ),
   );
 }
 
-function letter(place) {
-  return String.fromCharCode(65 + (place % 26));
+function lease({ partition, node, epoch }) {
+  return h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, partition),
+    h("td", { class: "name" }, node ?? "–"),
+    h("td", { "data-epoch": partition }, epoch),
+    h("td", { "data-lease": partition }),
+  );
+}
+
+function markOf(place) {
+  return { letter: String.fromCharCode(65 + (place % 26)), hue: place % HUES };
 }

@@ -8,7 +8,7 @@ import { fromLocal } from "../format.js";
 import { notice, wordsFor } from "../notices.js";
 import { mayWrite } from "../reader.js";
 import { go } from "../route.js";
-import { nothing } from "../states.js";
+import { nothing } from "../pieces.js";
 import { t } from "../texts.js";
 
 const KINDS = ["handler", "webhook", "queue"];
@@ -26,7 +26,8 @@ export function show(root) {
   const preview = cronPreview();
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const handlers = h("datalist", { id: "handlers" });
-  const zones = h("datalist", { id: "zones" }, Intl.supportedValuesOf("timeZone").map((name) => h("option", { value: name })));
+  const zones = h("datalist", { id: "zones" });
+  zones.append(...Intl.supportedValuesOf("timeZone").map((value) => h("option", { value })));
   const trouble = h("p", { class: "trouble", role: "alert" });
   const submit = h("button", { type: "submit", class: "primary" }, t("new.add"));
 
@@ -136,7 +137,9 @@ export function show(root) {
     body[way] = way === "at" ? fromLocal(form.value("at")) : form.value(way);
     if (way === "cron") body.tz = form.value("tz");
     for (const field of ["id", "timeout", "late"]) if (form.value(field)) body[field] = form.value(field);
-    for (const field of ["priority", "times", "retries"]) if (form.value(field)) body[field] = Number(form.value(field));
+    for (const field of ["priority", "times", "retries"]) {
+      if (form.value(field)) body[field] = Number(form.value(field));
+    }
     const tags = form.value("tags").split(",").map((tag) => tag.trim()).filter(Boolean);
     if (tags.length > 0) body.tags = tags;
     if (form.value("expires_at")) body.expires_at = fromLocal(form.value("expires_at"));

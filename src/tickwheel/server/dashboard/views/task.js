@@ -5,7 +5,7 @@ import { h, put } from "../dom.js";
 import { duration, momentOf, number, pretty } from "../format.js";
 import { listen } from "../live.js";
 import { say } from "../notices.js";
-import { nothing, statusOf, tagsOf, triggerOf, troubleOf } from "../states.js";
+import { listingOf, nothing, pairsOf, statusOf, tagsOf, triggerOf, troubleOf } from "../pieces.js";
 import { actionBar } from "../task/actions.js";
 import { runsTable } from "../task/runs.js";
 import { timeline } from "../task/timeline.js";
@@ -50,7 +50,13 @@ export function show(root, route) {
       root,
       h("p", { class: "crumbs" }, h("a", { href: "#/tasks" }, t("place.tasks"))),
       h("h1", { class: "id" }, task.id),
-      h("div", { class: "bar" }, statusOf(task.status), h("span", { class: "why" }, standing(task)), actionBar(task, refresh)),
+      h(
+        "div",
+        { class: "bar" },
+        statusOf(task.status),
+        h("span", { class: "soft" }, standing(task)),
+        actionBar(task, refresh),
+      ),
       task.error && trace(task.error),
       h(
         "div",
@@ -58,8 +64,8 @@ export function show(root, route) {
         section(t("task.timeline"), timeline(task, runs)),
         section(t("task.facts"), facts(task)),
         section(t("task.next"), nextRuns(task)),
-        section(t("task.args"), h("pre", { tabindex: "0", role: "group", "aria-label": t("task.args") }, pretty(task.args))),
-        task.result !== null && section(t("task.result"), h("pre", { tabindex: "0", role: "group", "aria-label": t("task.result") }, pretty(task.result))),
+        section(t("task.args"), listingOf(t("task.args"), pretty(task.args))),
+        task.result !== null && section(t("task.result"), listingOf(t("task.result"), pretty(task.result))),
       ),
       section(t("task.runs"), runs.length === 0 ? nothing(t("task.no-runs")) : runsTable(runs)),
     );
@@ -98,12 +104,13 @@ function trace(error) {
     "section",
     { class: "panel trace" },
     h("h2", {}, t("task.error")),
-    h("pre", { tabindex: "0", role: "group", "aria-label": t("task.error") }, error),
+    listingOf(t("task.error"), error),
   );
 }
 
 function facts(task) {
-  const retry = task.retry;
+  const { retries, first } = task.retry;
+  const tries = { count: number(retries), first: duration(first), failures: number(task.failures) };
   const rows = [
     [t("field.name"), task.name],
     task.webhook && [t("field.webhook"), task.webhook.url],
@@ -112,17 +119,17 @@ function facts(task) {
     [t("field.times"), task.times === -1 ? t("for-ever") : number(task.times)],
     [t("field.runs"), number(task.runs)],
     [t("field.attempt"), number(task.attempt)],
-    [t("field.retry"), retry ? t("retry", { count: number(retry.retries), first: duration(retry.first), failures: number(task.failures) }) : "–"],
+    [t("field.retry"), retries > 0 ? t("retry", tries) : "–"],
     [t("field.timeout"), duration(task.timeout)],
-    [t("field.late"), word("late", task.late?.mode ?? "–")],
+    [t("field.late"), word("late", task.late.mode)],
     [t("field.priority"), number(task.priority)],
     task.at_most_once && [t("field.at_most_once"), t("yes")],
     [t("field.tags"), task.tags.length ? tagsOf(task.tags) : "–"],
     task.expires && [t("field.expires"), momentOf(task.expires)],
     [t("field.version"), number(task.version)],
-    Object.keys(task.meta ?? {}).length > 0 && [t("field.meta"), h("pre", { tabindex: "0", role: "group", "aria-label": t("field.meta") }, pretty(task.meta))],
+    Object.keys(task.meta).length > 0 && [t("field.meta"), listingOf(t("field.meta"), pretty(task.meta))],
   ];
-  return h("dl", { class: "facts" }, rows.filter(Boolean).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  return pairsOf("facts", rows.filter(Boolean));
 }
 
 function nextRuns(task) {

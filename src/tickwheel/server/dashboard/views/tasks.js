@@ -9,7 +9,7 @@ import { walkable } from "../keyboard.js";
 import { listen } from "../live.js";
 import { say } from "../notices.js";
 import { amend, go, link } from "../route.js";
-import { nothing, statusOf, tagsOf, triggerOf, troubleOf } from "../states.js";
+import { nothing, statusOf, tagsOf, triggerOf, troubleOf } from "../pieces.js";
 import { t } from "../texts.js";
 import { atMostEvery } from "../ticking.js";
 
@@ -30,7 +30,8 @@ export function show(root, route) {
   const bulk = bulkBar(() => filterOf(query), () => refresh());
   const body = h("div", {});
   const pages = h("nav", { class: "pages", "aria-label": t("tasks.pages") });
-  put(root, h("h1", {}, t("place.tasks")), filters.element, h("div", { class: "bar" }, count, bulk.element), body, pages);
+  const bar = h("div", { class: "bar" }, count, bulk.element);
+  put(root, h("h1", {}, t("place.tasks")), filters.element, bar, body, pages);
   walkable(body);
 
   async function refresh() {
@@ -73,6 +74,7 @@ export function show(root, route) {
 
   function table(tasks) {
     const order = query.order ?? "newest";
+    const created = { newest: "descending", oldest: "ascending" }[order];
     return h(
       "table",
       { class: "tasks" },
@@ -90,7 +92,7 @@ export function show(root, route) {
           h("th", { scope: "col", class: "wide" }, t("field.trigger")),
           h("th", { scope: "col", class: "wide number" }, t("field.runs")),
           h("th", { scope: "col", class: "wide" }, t("field.tags")),
-          sorter(t("field.created"), { newest: "descending", oldest: "ascending" }[order], order === "newest" ? "oldest" : "newest", "wide"),
+          sorter(t("field.created"), created, order === "newest" ? "oldest" : "newest", "wide"),
         ),
       ),
       h("tbody", {}, tasks.map(row)),
@@ -103,11 +105,11 @@ export function show(root, route) {
       const { cursor, ...rest } = query;
       amend(["tasks"], { ...rest, order: next });
     };
-    const arrow = { ascending: " ↑", descending: " ↓" }[sorted] ?? "";
+    const arrow = h("span", { "aria-hidden": "true" }, { ascending: " ↑", descending: " ↓" }[sorted] ?? "");
     return h(
       "th",
       { scope: "col", class: breadth, "aria-sort": sorted ?? "none" },
-      h("button", { type: "button", class: "sorter", on: { click } }, name, h("span", { "aria-hidden": "true" }, arrow)),
+      h("button", { type: "button", class: "sorter", on: { click } }, name, arrow),
     );
   }
 

@@ -5,7 +5,7 @@ import { h, put } from "../dom.js";
 import { distance, duration, number } from "../format.js";
 import { listen } from "../live.js";
 import { say } from "../notices.js";
-import { troubleOf } from "../states.js";
+import { pairsOf, troubleOf } from "../pieces.js";
 import { t } from "../texts.js";
 import { onTheme } from "../theme.js";
 import { every } from "../ticking.js";
@@ -25,7 +25,7 @@ export function show(root) {
   });
   const hint = h("div", { class: "hint", hidden: true, "aria-hidden": "true" });
   const trouble = h("div", {});
-  const figures = h("dl", { class: "figures-row" });
+  const figures = h("div", {});
   const table = wheelsTable();
   const slot = slotPanel();
   const recent = recentEvents();
@@ -73,7 +73,7 @@ export function show(root) {
       [t("figure.late"), stats && duration(stats.lateness.p99)],
       [t("figure.failed"), stats && number(stats.counts.failed ?? 0)],
     ];
-    put(figures, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value ?? "…"))));
+    put(figures, pairsOf("figures-row", pairs.map(([name, value]) => [name, value ?? "…"])));
   }
 
   let frame = requestAnimationFrame(function paint(nowMs) {
@@ -100,7 +100,7 @@ export function show(root) {
     say(slotWords(motion.levels, place));
   }
 
-  canvas.addEventListener("pointermove", (event) => point(face.slotAt(event.clientX, event.clientY), event.clientX, event.clientY));
+  canvas.addEventListener("pointermove", ({ clientX: x, clientY: y }) => point(face.slotAt(x, y), x, y));
   canvas.addEventListener("pointerleave", () => point(null));
   canvas.addEventListener("click", (event) => {
     const place = face.slotAt(event.clientX, event.clientY);

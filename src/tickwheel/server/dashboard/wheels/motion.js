@@ -79,7 +79,8 @@ export class Motion {
     for (let made = 0; made < wanted && this.drops.length < DROPS_MAX; made += 1) {
       const turn = (slot + 0.5) / level.slots;
       const aside = number === 0 ? 0 : (Math.random() - 0.5) * 0.16;
-      this.drops.push({ number, from: turn, to: turn + aside, since: nowMs, until: nowMs + takes * (0.7 + Math.random() * 0.3) });
+      const until = nowMs + takes * (0.7 + Math.random() * 0.3);
+      this.drops.push({ number, from: turn, to: turn + aside, since: nowMs, until });
     }
   }
 }

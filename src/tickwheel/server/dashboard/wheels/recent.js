@@ -4,7 +4,7 @@ import { h, put } from "../dom.js";
 import { clockTime, duration } from "../format.js";
 import { listen } from "../live.js";
 import { link } from "../route.js";
-import { nothing } from "../states.js";
+import { nothing } from "../pieces.js";
 import { t, word } from "../texts.js";
 import { atMostEvery } from "../ticking.js";
 

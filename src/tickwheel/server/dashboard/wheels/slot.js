@@ -5,7 +5,7 @@ import { h, put } from "../dom.js";
 import { duration, momentOf, number } from "../format.js";
 import { walkable } from "../keyboard.js";
 import { link } from "../route.js";
-import { nothing, troubleOf } from "../states.js";
+import { nothing, troubleOf } from "../pieces.js";
 import { t } from "../texts.js";
 import { every } from "../ticking.js";
 

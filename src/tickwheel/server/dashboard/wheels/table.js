@@ -2,8 +2,10 @@
 
 import { h, put } from "../dom.js";
 import { duration, number } from "../format.js";
-import { columns } from "../states.js";
+import { tableOf } from "../pieces.js";
 import { t } from "../texts.js";
+
+const COLUMNS = ["level", "slot-length", "turn", "hand", "timers", "fullest"];
 
 export function wheelsTable() {
   const rows = h("tbody", {});
@@ -13,19 +15,13 @@ export function wheelsTable() {
     { class: "panel" },
     h("summary", {}, t("wheels.table")),
     summary,
-    h(
-      "table",
-      { class: "figures" },
-      h("caption", { class: "unseen" }, t("wheels.table")),
-      columns(t("wheels.level"), t("wheels.slot-length"), t("wheels.turn"), t("wheels.hand"), t("wheels.timers"), t("wheels.fullest")),
-      rows,
-    ),
+    tableOf(t("wheels.table"), COLUMNS.map((name) => t(`wheels.${name}`)), rows, "figures"),
   );
   return {
     element,
     draw(wheels) {
-      const timers = wheels.levels.reduce((sum, level) => sum + level.timers, 0);
-      summary.textContent = t("wheels.summary", { timers: number(timers), levels: wheels.levels.length, far: number(wheels.far) });
+      const timers = number(wheels.levels.reduce((sum, level) => sum + level.timers, 0));
+      summary.textContent = t("wheels.summary", { timers, levels: wheels.levels.length, far: number(wheels.far) });
       put(rows, wheels.levels.map(row));
     },
   };
@@ -33,6 +29,7 @@ export function wheelsTable() {
 
 function row(level) {
   const most = Math.max(...level.occupancy, 0);
+  const fullest = t("wheels.fullest-slot", { slot: level.occupancy.indexOf(most), count: number(most) });
   return h(
     "tr",
     {},
@@ -41,6 +38,6 @@ function row(level) {
     h("td", {}, duration(level.slot_seconds * level.slots)),
     h("td", { "data-hand": level.level }, level.hand),
     h("td", {}, number(level.timers)),
-    h("td", {}, most === 0 ? "–" : t("wheels.fullest-slot", { slot: level.occupancy.indexOf(most), count: number(most) })),
+    h("td", {}, most === 0 ? "–" : fullest),
   );
 }

@@ -34,7 +34,18 @@ export function triggerOf(trigger, format) {
   return t("trigger.once");
 }
 
-// A column heading of a table.
-export function columns(...names) {
-  return h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, name))));
+// A table whose caption is only read aloud.
+export function tableOf(caption, headings, body, kind = "") {
+  const head = h("thead", {}, h("tr", {}, headings.map((name) => h("th", { scope: "col" }, name))));
+  return h("table", { class: kind }, h("caption", { class: "unseen" }, caption), head, body);
+}
+
+// Names and what they stand for.
+export function pairsOf(kind, pairs) {
+  return h("dl", { class: kind }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+// Text as it is written, that can be scrolled by keyboard too.
+export function listingOf(label, text) {
+  return h("pre", { tabindex: "0", role: "group", "aria-label": label }, text);
 }
