@@ -1,6 +1,6 @@
 """How smoothly the dashboard turns its wheels: frames a second in a real browser, with 100,000 timers in them.
 
-    python -m bench.dashboard                 # needs Debian's chromium (`make browser`) and the extras `dev` and `server`
+    python -m bench.dashboard                 # needs chromium (`make browser`) and the extras `dev` and `server`
     python -m bench.dashboard --timers 10000
 
 A server is started on a free port with an SQLite file of its own, filled, and looked at for ten seconds.
@@ -68,7 +68,16 @@ def serving() -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "tickwheel.cli", "serve", "--port", str(port), "--store", f"sqlite:///{folder}/tasks.db"]
+        command = [
+            sys.executable,
+            "-m",
+            "tickwheel.cli",
+            "serve",
+            "--port",
+            str(port),
+            "--store",
+            f"sqlite:///{folder}/tasks.db",
+        ]
         with (Path(folder) / "serve.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
             try:

@@ -30,7 +30,9 @@ def test_nothing_shuts_people_out(open_at: Open, audited: str, place: str, dark:
 def audited(service: Service) -> str:
     """A task with everything a task can have."""
     if service.client.get("/v1/tasks/audited").status_code == 404:
-        service.add("orders.refuse", id="audited", delay="10ms", retries=0, tags=["seen"], args={"a": 1}, meta={"b": "c"})
+        service.add(
+            "orders.refuse", id="audited", delay="10ms", retries=0, tags=["seen"], args={"a": 1}, meta={"b": "c"}
+        )
         service.await_status("audited", "failed")
     return "audited"
 

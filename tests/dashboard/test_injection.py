@@ -13,7 +13,9 @@ LINK = "javascript:document.title='taken'"
 def test_script_in_every_field_is_text(open_at: Open, service: Service) -> None:
     evil_id = "evil<img src=x onerror=document.title=1>"
     fields = {"tags": ["<b>bold</b>"], "args": {EVIL: BREAKING, "link": LINK}, "meta": {EVIL: BREAKING}}
-    service.add("orders.refuse", id=evil_id, delay="10ms", retries=0, **{**fields, "args": {"why": EVIL, BREAKING: LINK}})
+    service.add(
+        "orders.refuse", id=evil_id, delay="10ms", retries=0, **{**fields, "args": {"why": EVIL, BREAKING: LINK}}
+    )
     waiting = service.add(id=BREAKING, delay="30m", **fields)
     service.post("/v1/tasks", {"queue": "<i>queue</i>", "delay": "31m", "id": "evil-queue", **fields})
     cancelled = service.add(id="evil-reason", delay="1h")
@@ -59,7 +61,9 @@ def test_script_in_the_address_is_text(open_at: Open) -> None:
 
 
 def _quoted(text: str) -> str:
-    return "".join(char if char.isalnum() or char in "-." else "".join(f"%{byte:02X}" for byte in char.encode()) for char in text)
+    return "".join(
+        char if char.isalnum() or char in "-." else "".join(f"%{byte:02X}" for byte in char.encode()) for char in text
+    )
 
 
 def _is_clean(page: Page) -> None:

@@ -35,7 +35,10 @@ def test_search_finds_as_one_types(open_at: Open, service: Service) -> None:
 
 
 def test_pages_and_order(open_at: Open, service: Service) -> None:
-    tasks = [{"handler": "orders.cancel", "delay": f"{1 + number}h", "id": f"page-{number:02}", "tags": ["paged"]} for number in range(30)]
+    tasks = [
+        {"handler": "orders.cancel", "delay": f"{1 + number}h", "id": f"page-{number:02}", "tags": ["paged"]}
+        for number in range(30)
+    ]
     service.post("/v1/tasks:batch", {"tasks": tasks})
     page = open_at("tasks?tag=paged&limit=25&order=due")
     rows = page.locator("a[data-row]")
