@@ -19,8 +19,7 @@ def test_nothing_shuts_people_out(open_at: Open, audited: str, place: str, dark:
     expect(page.get_by_text("live", exact=True)).to_be_visible()
     expect(page.locator("h1")).to_be_attached()
     page.wait_for_function("() => document.querySelector('main').textContent.length > 80")
-    for summary in page.locator("main details:not([open]) > summary").all():
-        summary.click()
+    page.evaluate("() => document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
     if place == "new":
         page.get_by_label("Cron", exact=True).check()
     assert page.evaluate(AUDIT) == []
