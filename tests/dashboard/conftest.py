@@ -14,6 +14,12 @@ SCREENSHOTS = Path(__file__).parent.parent.parent / "build" / "screenshots"
 Open = Callable[..., Page]
 
 
+def keep(page: Page, name: str) -> None:
+    """Keep what is seen, to be looked at."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / f"{name}.png")
+
+
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     assert CHROMIUM.exists(), "chromium is not on this machine: `make browser` installs it where it may"
@@ -60,9 +66,8 @@ def open_at(browser: Browser, service: Service, request: pytest.FixtureRequest) 
         return page
 
     yield open_page
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     for number, context in enumerate(contexts):
         for page in context.pages:
-            page.screenshot(path=SCREENSHOTS / f"{request.node.name}-{number}.png")
+            keep(page, f"{request.node.name}-{number}")
         context.close()
     assert complaints == []

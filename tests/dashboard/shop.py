@@ -10,13 +10,19 @@ scheduler = AsyncScheduler("memory://")
 @scheduler.task("orders.cancel")
 async def cancel_order(context: TaskContext, **args: object) -> str:
     """Do what is easily done."""
-    return f"{context.task_id}: {len(args)} arguments"
+    return f"{context.id}: {len(args)} arguments"
 
 
 @scheduler.task("orders.refuse")
 async def refuse(why: str = "the payment service does not answer", **args: object) -> None:
     """Fail, for a reason of the caller's."""
-    raise ConnectionError(why, len(args))
+    raise ConnectionError(f"{why}, though asked with {sorted(args)}")
+
+
+@scheduler.task("<i>evil</i>")
+async def be_named_badly(**args: object) -> int:
+    """Have a name that would be dangerous on a page that took it for HTML."""
+    return len(args)
 
 
 @scheduler.task("reports.daily")

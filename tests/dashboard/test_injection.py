@@ -19,7 +19,7 @@ def test_script_in_every_field_is_text(open_at: Open, service: Service) -> None:
         "orders.refuse", id=evil_id, delay="10ms", retries=0, **{**fields, "args": {"why": EVIL, BREAKING: LINK}}
     )
     waiting = service.add(id=BREAKING, delay="30m", **fields)
-    service.post("/v1/tasks", {"queue": "<i>queue</i>", "delay": "31m", "id": "evil-queue", **fields})
+    named = service.add("<i>evil</i>", id="evil-name", delay="31m", **fields)
     cancelled = service.add(id="evil-reason", delay="1h")
     service.post(f"/v1/tasks/{cancelled}:cancel", {"reason": EVIL})
     service.await_status(quote(evil_id, safe=""), "failed")
@@ -38,7 +38,7 @@ def test_script_in_every_field_is_text(open_at: Open, service: Service) -> None:
     expect(page.get_by_role("group", name="Error").first).to_contain_text("onerror=")
     expect(page.get_by_role("group", name="Arguments")).to_contain_text(LINK)
     _is_clean(page)
-    for task_id, words in ((waiting, BREAKING), ("evil-queue", "<i>queue</i>"), (cancelled, EVIL)):
+    for task_id, words in ((waiting, BREAKING), (named, "<i>evil</i>"), (cancelled, EVIL)):
         page.goto(f"{service.url}#/task/{quote(task_id, safe='')}")
         expect(page.get_by_role("heading", level=1)).to_have_text(task_id)
         expect(page.get_by_role("main")).to_contain_text(words)

@@ -14,7 +14,7 @@ def test_filters_are_kept_in_the_address(open_at: Open, service: Service) -> Non
     expect(page.get_by_role("link", name="not-to-be-seen")).to_be_visible()
     page.get_by_text("More filters").click()
     page.get_by_label("Tag", exact=True).fill("filtered")
-    expect(page.get_by_role("status").filter(has_text="3 tasks match")).to_be_visible()
+    expect(page.locator(".count").filter(has_text="3 tasks match")).to_be_visible()
     expect(page.get_by_role("link", name="not-to-be-seen")).not_to_be_attached()
     assert "tag=filtered" in page.url
     page.get_by_label("Status").select_option("failed")

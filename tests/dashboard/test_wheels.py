@@ -11,7 +11,7 @@ PIXELS = "() => document.querySelector('canvas').toDataURL()"
 def test_hands_move(open_at: Open, service: Service) -> None:
     service.add(delay="2h")
     page = open_at("wheels")
-    page.get_by_text("The wheels as a table").click()
+    page.locator("summary").filter(has_text="The wheels as a table").click()
     hand = page.locator("[data-hand='1']")
     expect(hand).to_be_visible()
     before, pixels = hand.text_content(), page.evaluate(PIXELS)
@@ -26,15 +26,15 @@ def test_a_wheel_with_nothing_to_do_turns_on(open_at: Open) -> None:
 
 
 def test_slot_shows_what_waits_there(open_at: Open, service: Service) -> None:
-    name = service.add(id="waits-in-a-slot", delay="40m")
+    name = service.add(id="waits-in-a-slot", delay="8m")
     page = open_at("wheels")
-    page.get_by_text("The wheels as a table").click()
+    page.locator("summary").filter(has_text="The wheels as a table").click()
     face = page.get_by_role("application")
     level, slot = next(
         (level["level"], slot)
         for level in service.get("/v1/wheels")["levels"]
-        for slot in range(level["slots"])
-        if name in [task["id"] for task in service.get(f"/v1/wheels/{level['level']}/{slot}")["tasks"]]
+        for slot, count in enumerate(level["occupancy"])
+        if count and name in [task["id"] for task in service.get(f"/v1/wheels/{level['level']}/{slot}")["tasks"]]
     )
     expect(page.locator(f"[data-hand='{level}']")).to_be_visible()
     place = page.evaluate(

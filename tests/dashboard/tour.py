@@ -32,7 +32,7 @@ def fill(service: Service) -> None:
             "handler": "orders.cancel",
             "id": f"order-{1000 + number}",
             "args": {"order_id": 1000 + number, "customer": f"c-{number % 97}"},
-            "delay": f"{chance.expovariate(1 / 700):.3f}s" if number % 5 else f"{chance.uniform(1, 90):.2f}d",
+            "delay": f"{chance.expovariate(1 / 250):.3f}s" if number % 5 else f"{chance.uniform(1, 90):.2f}d",
             "tags": [("vip", "eu", "us", "gift")[number % 4]],
         }
         for number in range(TASKS)

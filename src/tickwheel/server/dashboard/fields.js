@@ -13,7 +13,7 @@ export function fields(prefix) {
     inputs[name] = input;
     input.id = id;
     input.setAttribute("aria-describedby", `${id}-trouble`);
-    return h("div", { class: `field ${name}` }, h("label", { for: id }, t(`field.${name}`)), input, troubles[name]);
+    return h("div", { class: "field" }, h("label", { for: id }, t(`field.${name}`)), input, troubles[name]);
   }
 
   return {

@@ -63,7 +63,7 @@ export function filterForm(query, changed) {
   function labelled(name) {
     const id = `filter-${name}`;
     inputs[name].id = id;
-    return h("div", { class: `field ${name}` }, h("label", { for: id }, t(`filter.${name}`)), inputs[name]);
+    return h("div", { class: `field for-${name}` }, h("label", { for: id }, t(`filter.${name}`)), inputs[name]);
   }
 
   function read() {

@@ -13,8 +13,8 @@ const TOP = 10;
 const LINES = 4; // of the scale
 const TABLE_ROWS = 20;
 
-// A chart of `series` [{name, of: point -> value, class}]; `format` writes a value.
-export function lineChart({ title, series, format, area = false }) {
+// A chart of `series` [{name, of: point -> value, class}]. `format` writes a value; the scale ends at `least` or above.
+export function lineChart({ title, series, format, least, area = false }) {
   const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: "chart", preserveAspectRatio: "none" });
   const readout = h("p", { class: "readout soft", "aria-hidden": "true" });
   const rows = h("tbody", {});
@@ -64,7 +64,7 @@ export function lineChart({ title, series, format, area = false }) {
     element,
     draw(next) {
       points = next;
-      const top = scaleEnd(Math.max(...points.flatMap((point) => series.map((one) => one.of(point))), 0));
+      const top = scaleEnd(Math.max(least, ...points.flatMap((point) => series.map((one) => one.of(point)))));
       const x = (place) => LEFT + (place / Math.max(points.length - 1, 1)) * (WIDTH - LEFT);
       const y = (value) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
       put(svg, scale(top, y, format), moments(points, x), series.map((one) => curve(one, points, x, y, area)));
@@ -101,8 +101,7 @@ function moments(points, x) {
 }
 
 // A round number not below a value: 1, 2, 4 or 8 times a power of ten, so that a quarter of it is round too.
-export function scaleEnd(value) {
-  if (value <= 0) return 1;
+function scaleEnd(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 8, 10].map((times) => times * power).find((end) => end >= value * 0.999);
 }

@@ -251,7 +251,7 @@ export default {
   "charts.table": "As a table",
   "charts.throughput": "Throughput a second",
   "charts.time": "Time",
-  "charts.totals": ({ executed, failed }) => `${executed} runs, ${failed} failed`,
+  "charts.totals": ({ executed, failed }) => `${executed} ${many(executed, "run", "runs")}, ${failed} failed`,
   "charts.up-to": "Late by up to",
 
   "cluster.epoch": "Epoch",

@@ -21,22 +21,26 @@ export function show(root) {
       { name: t("charts.executed"), of: (point) => point.executed, class: "brass" },
     ],
     format: number,
+    least: 4,
   });
   const lateness = lineChart({
     title: t("charts.lateness-p99"),
     series: [{ name: "p99", of: (point) => point.late_p99, class: "steel" }],
     format: duration,
+    least: 0.004,
   });
   const failures = lineChart({
     title: t("charts.failures"),
     series: [{ name: t("charts.failed"), of: (point) => point.failed, class: "ruby" }],
     format: number,
+    least: 4,
     area: true,
   });
   const queue = lineChart({
     title: t("charts.queue"),
     series: [{ name: t("charts.queued"), of: (point) => point.queued, class: "moss" }],
     format: number,
+    least: 4,
     area: true,
   });
   const spread = histogram({ title: t("charts.lateness") });
@@ -71,7 +75,7 @@ function figuresOf(stats) {
     [t("charts.p90"), duration(p90)],
     [t("charts.p99"), duration(p99)],
     [t("charts.max"), duration(max)],
-    [t("charts.queued"), t("of", { part: number(stats.queued), whole: number(stats.queued_max) })],
+    [t("charts.queue"), t("of", { part: number(stats.queued), whole: number(stats.queued_max) })],
     [t("charts.oldest"), stats.oldest_due ? momentOf(stats.oldest_due, { relative: true }) : t("charts.nothing-waits")],
     [t("charts.since-start"), t("charts.totals", { executed: number(stats.executed), failed: number(stats.failed) })],
   ];

@@ -92,7 +92,7 @@ function missing(id) {
 }
 
 function standing(task) {
-  return [task.where, task.why, task.reason].filter(Boolean).join(" · ");
+  return [...new Set([task.where, task.why, task.reason])].filter(Boolean).join(" · ");
 }
 
 function section(title, ...body) {

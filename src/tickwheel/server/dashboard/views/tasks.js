@@ -26,7 +26,7 @@ export function show(root, route) {
     trail = [];
     amend(["tasks"], { ...next, order: query.order, limit: query.limit });
   });
-  const count = h("p", { class: "count", role: "status" });
+  const count = h("p", { class: "count" });
   const bulk = bulkBar(() => filterOf(query), () => refresh());
   const body = h("div", {});
   const pages = h("nav", { class: "pages", "aria-label": t("tasks.pages") });
