@@ -18,7 +18,7 @@ def test_nothing_shuts_people_out(open_at: Open, service: Service, audited: str,
     wrong = {}
     for place in ("wheels", "tasks", f"task/{audited}", "new", "charts", "cluster"):
         page.goto(f"{service.url}#/{place}")
-        page.wait_for_selector(f"main.view-{place.split('/')[0]} h1", state="attached")
+        page.wait_for_selector(f"main.view-{place.partition('/')[0]} h1", state="attached")
         page.wait_for_function("() => document.querySelector('main').textContent.length > 80")
         page.evaluate("() => document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
         if place == "new":

@@ -30,7 +30,7 @@ def test_phone_needs_no_scrolling_sideways(open_at: Open, service: Service) -> N
     widths = {}
     for place in (*PLACES, f"task/{long}"):
         _visit(page, service, place)
-        keep(page, f"phone-{place.split('/')[0]}")
+        keep(page, f"phone-{place.partition('/')[0]}")
         widths[place] = page.evaluate("() => document.documentElement.scrollWidth")
     assert {place: width for place, width in widths.items() if width > 390} == {}
 
@@ -73,7 +73,7 @@ def test_chinese_follows_the_browser(open_at: Open, service: Service) -> None:
 
 def _visit(page: Page, service: Service, place: str) -> None:
     page.goto(f"{service.url}#/{place}")
-    page.wait_for_selector(f"main.view-{place.split('/')[0]} h1", state="attached")
+    page.wait_for_selector(f"main.view-{place.partition('/')[0]} h1", state="attached")
     page.wait_for_function("() => document.querySelector('main').textContent.length > 40")
 
 

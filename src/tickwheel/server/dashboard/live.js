@@ -10,11 +10,13 @@ export const KINDS = [
   "cancelled", "rescheduled", "paused", "resumed", "recovered", "lost",
 ];
 
+const HEARD = 12; // events that are kept, for views that are opened later
 const PAUSE_MS = 1000;
 const PAUSE_MAX_MS = 30_000;
 
 const listeners = new Set();
 const watchers = new Set();
+let heard = [];
 let source = null;
 let state = "waiting";
 let failures = 0;
@@ -25,6 +27,11 @@ let wanted = false;
 export function listen(listener) {
   listeners.add(listener);
   return () => listeners.delete(listener);
+}
+
+// The last events, newest first.
+export function lastHeard() {
+  return heard;
 }
 
 // Tell a watcher how the stream is: "live", "waiting" or "paused"; returns how to leave.
@@ -74,6 +81,7 @@ function leave(next) {
 }
 
 function tell(event) {
+  if (event.kind !== "reset") heard = [event, ...heard.slice(0, HEARD - 1)];
   listeners.forEach((listener) => listener(event));
 }
 

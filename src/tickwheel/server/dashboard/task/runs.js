@@ -10,7 +10,7 @@ const COLUMNS = ["attempt", "status", "started", "lateness", "took", "worker", "
 export function runsTable(runs) {
   const latest = Math.max(...runs.map((run) => run.late), 0.001);
   const headings = COLUMNS.map((name) => t(`field.${name}`));
-  return tableOf(t("task.runs"), headings, h("tbody", {}, runs.map((run) => row(run, latest))));
+  return tableOf(t("task.runs"), headings, h("tbody", {}, runs.map((run) => row(run, latest))), "runs");
 }
 
 function row(run, latest) {

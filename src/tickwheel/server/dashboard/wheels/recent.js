@@ -2,17 +2,15 @@
 
 import { h, put } from "../dom.js";
 import { clockTime, duration } from "../format.js";
-import { listen } from "../live.js";
+import { lastHeard, listen } from "../live.js";
 import { link } from "../route.js";
 import { nothing } from "../pieces.js";
 import { t, word } from "../texts.js";
 import { atMostEvery } from "../ticking.js";
 
-const SHOWN = 12;
 const PAUSE_MS = 300;
 
 export function recentEvents() {
-  let events = [];
   const list = h("ol", { class: "plain recent" });
   const empty = nothing(t("recent.none"));
   const panel = h(
@@ -23,14 +21,11 @@ export function recentEvents() {
     list,
   );
   const draw = atMostEvery(PAUSE_MS, () => {
-    empty.hidden = events.length > 0;
-    put(list, events.map(row));
+    empty.hidden = lastHeard().length > 0;
+    put(list, lastHeard().map(row));
   });
-  const leave = listen((event) => {
-    if (event.kind === "reset") return;
-    events = [event, ...events.slice(0, SHOWN - 1)];
-    draw();
-  });
+  const leave = listen(draw);
+  draw();
   return {
     panel,
     close() {
