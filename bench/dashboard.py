@@ -36,7 +36,8 @@ START_S = 30.0
 # Counts the frames the browser really makes, and the longest pause between two of them.
 FRAMES = """(seconds) => new Promise((resolve) => {
   let frames = 0, longest = 0, first = null, last = null;
-  requestAnimationFrame(function frame(now) {
+  requestAnimationFrame(function frame() {
+    const now = performance.now();
     if (first === null) first = now;
     else { frames += 1; longest = Math.max(longest, now - last); }
     last = now;

@@ -4,7 +4,7 @@ import asyncio
 
 from tickwheel import AsyncScheduler, TaskContext
 
-scheduler = AsyncScheduler("memory://")
+scheduler = AsyncScheduler("memory://", grace_s=1.0)
 
 
 @scheduler.task("orders.cancel")

@@ -18,7 +18,7 @@ export default {
   "or-at": "or at",
   "per-second": (count) => `${count}/s`,
   "places": "Places",
-  "retry": ({ count, first, failures }) => `${count} times, first after ${first}; ${failures} so far`,
+  "retry": ({ count, first, failures }) => `up to ${count}, the first after ${first}; failed so far: ${failures}`,
   "skip": "Skip to content",
   "theme": "Theme",
   "theme.dark": "Dark",

@@ -68,7 +68,7 @@ export function show(root) {
     const pairs = [
       [t("figure.timers"), wheels && number(timers)],
       [t("figure.far"), wheels && number(wheels.far)],
-      [t("figure.next"), wheels && (wheels.next_due ? distance(wheels.next_due) : "–")],
+      [t("figure.next"), wheels && nextDue(wheels)],
       [t("figure.executed"), stats && t("per-second", number(stats.per_second.executed))],
       [t("figure.late"), stats && duration(stats.lateness.p99)],
       [t("figure.failed"), stats && number(stats.counts.failed ?? 0)],
@@ -121,6 +121,12 @@ export function show(root) {
       for (const stop of [stopLooking, stopCounting, leaveTheme, leaveEvents, slot.close, recent.close]) stop();
     },
   };
+}
+
+// When the next task is due; what was due by now is being run.
+function nextDue({ next_due: due }) {
+  if (due === null) return "–";
+  return new Date(due) > Date.now() ? distance(due) : t("now");
 }
 
 // The slot beside another, by an arrow; the first one if there was none.

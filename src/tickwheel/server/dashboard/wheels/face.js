@@ -136,7 +136,7 @@ export class Face {
     pen.closePath();
   }
 
-  // How long a slot is, at twelve o'clock on its ring, above the hands.
+  // How long a slot is, at six o'clock on its ring: slow hands begin at twelve and stay there for long.
   _paintLabel(pen, level, index) {
     const [inner, outer] = this._ring(index).map((part) => part * this._radius);
     const size = Math.max(9 * (this._radius / this.canvas.clientWidth) * 2, (outer - inner) * 0.3);
@@ -145,7 +145,7 @@ export class Face {
     pen.textBaseline = "middle";
     const text = duration(level.slot_seconds);
     const width = pen.measureText(text).width + size * 0.9;
-    const y = -(inner + outer) / 2;
+    const y = (inner + outer) / 2;
     pen.fillStyle = this._colours.face;
     pen.beginPath();
     pen.roundRect(-width / 2, y - size * 0.8, width, size * 1.6, size * 0.8);
