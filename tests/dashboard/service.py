@@ -64,9 +64,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(folder: Path, *options: str, token: str | None = None) -> Iterator[Service]:
+def serving(folder: Path, *options: str, token: str | None = None, port: int | None = None) -> Iterator[Service]:
     """Serve an SQLite file in a folder, with the handlers of the shop."""
-    port = free_port()
+    port = port or free_port()
     command = [
         *(sys.executable, "-m", "tickwheel.cli", "serve"),
         *("--app", "tests.dashboard.shop:scheduler", "--store", f"sqlite:///{folder}/tasks.db"),

@@ -1,5 +1,6 @@
 """Whatever a task holds is shown as text, and is never run."""
 
+from typing import Any
 from urllib.parse import quote
 
 from playwright.sync_api import Page, expect
@@ -14,7 +15,7 @@ LINK = "javascript:document.title='taken'"
 
 def test_script_in_every_field_is_text(open_at: Open, service: Service) -> None:
     evil_id = "evil<img src=x onerror=document.title=1>"
-    fields = {"tags": ["<b>bold</b>"], "args": {EVIL: BREAKING, "link": LINK}, "meta": {EVIL: BREAKING}}
+    fields: dict[str, Any] = {"tags": ["<b>bold</b>"], "args": {EVIL: BREAKING, "link": LINK}, "meta": {EVIL: BREAKING}}
     service.add(
         "orders.refuse", id=evil_id, delay="10ms", retries=0, **{**fields, "args": {"why": EVIL, BREAKING: LINK}}
     )

@@ -22,7 +22,8 @@ def test_hands_move(open_at: Open, service: Service) -> None:
 def test_a_wheel_with_nothing_to_do_turns_on(open_at: Open) -> None:
     page = open_at("wheels")
     expect(page.locator("[data-hand='0']")).to_be_attached()
-    assert page.evaluate(PIXELS) != (page.wait_for_timeout(300), page.evaluate(PIXELS))[1]
+    pixels = page.evaluate(PIXELS)
+    page.wait_for_function("(before) => document.querySelector('canvas').toDataURL() !== before", arg=pixels)
 
 
 def test_slot_shows_what_waits_there(open_at: Open, service: Service) -> None:

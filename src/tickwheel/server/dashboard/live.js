@@ -1,7 +1,8 @@
 // The server's stream of events: joined while the page is seen, left while it is hidden, joined again when it breaks.
 //
-// The browser itself resumes a broken stream from the last event it has. Where it gives up (the server is gone, or
-// refuses), we try again after a while and tell everyone "reset": what was missed is not known.
+// The browser itself joins a broken stream again, from the last event it has. Where it gives up (the server refuses), we
+// try after a while. Either way everyone is told "reset": a stream that broke before its first event has no place to
+// resume from, and a server that began anew may not know it.
 
 import { address } from "./api.js";
 
@@ -19,7 +20,8 @@ const watchers = new Set();
 let heard = [];
 let source = null;
 let state = "waiting";
-let failures = 0;
+let broke = false;
+let failures = 0; // in a row, of those we have to mend
 let timer = null;
 let wanted = false;
 
@@ -58,7 +60,8 @@ function join() {
   for (const kind of KINDS) source.addEventListener(kind, (message) => tell(JSON.parse(message.data)));
   source.addEventListener("reset", () => tell({ kind: "reset" }));
   source.addEventListener("open", () => {
-    if (failures > 0) tell({ kind: "reset" });
+    if (broke) tell({ kind: "reset" });
+    broke = false;
     failures = 0;
     become("live");
   });
@@ -66,6 +69,7 @@ function join() {
 }
 
 function broken() {
+  broke = true;
   become("waiting");
   if (source.readyState !== EventSource.CLOSED) return; // the browser tries again
   leave("waiting");

@@ -80,7 +80,9 @@ async function follow() {
   content.className = `view-${name}`;
   put(content);
   Object.assign(mine, view.show(content, route));
-  if (!first && !content.contains(document.activeElement)) content.focus({ preventScroll: true });
+  if (first) return;
+  scrollTo(0, 0);
+  if (!content.contains(document.activeElement)) content.focus({ preventScroll: true });
 }
 
 function closeShown() {

@@ -15,11 +15,23 @@ import { atMostEvery, every } from "../ticking.js";
 const REFRESH_MS = 300;
 const SLOW_MS = 5000; // what no event tells: where it waits, and why
 const RUNS = 50;
+const PARTS = ["bar", "error", "timeline", "facts", "next", "args", "result", "runs"];
 
 export function show(root, route) {
   const id = route.path[1] ?? "";
+  const parts = Object.fromEntries(PARTS.map((name) => [name, h("div", {})]));
+  const { bar: top, error, runs: below, ...columns } = parts;
+  const page = h(
+    "div",
+    {},
+    h("p", { class: "crumbs" }, h("a", { href: "#/tasks" }, t("place.tasks"))),
+    h("h1", { class: "id" }, id),
+    [top, error],
+    h("div", { class: "columns" }, Object.values(columns)),
+    below,
+  );
+  const drawn = {};
   let asked = 0;
-  let drawn = "";
   let status = null;
 
   async function refresh() {
@@ -33,43 +45,33 @@ export function show(root, route) {
       if (mine === asked) draw(task, runs);
     } catch (problem) {
       if (mine !== asked) return;
-      drawn = "";
       put(root, h("h1", { class: "id" }, id), problem.status === 404 ? missing(id) : troubleOf(problem, refresh));
     }
   }
 
   function draw(task, runs) {
-    const state = JSON.stringify([task, runs]);
-    if (state === drawn) return;
-    drawn = state;
+    if (!page.isConnected) put(root, page);
     if (status !== null && status !== task.status) say(t("task.became", word("status", task.status)));
     status = task.status;
     document.title = `${task.id} · tickwheel`;
-    const focused = document.activeElement?.dataset?.verb;
-    put(
-      root,
-      h("p", { class: "crumbs" }, h("a", { href: "#/tasks" }, t("place.tasks"))),
-      h("h1", { class: "id" }, task.id),
-      h(
-        "div",
-        { class: "bar" },
-        statusOf(task.status),
-        h("span", { class: "soft" }, standing(task)),
-        actionBar(task, refresh),
-      ),
-      task.error && trace(task.error),
-      h(
-        "div",
-        { class: "columns" },
-        section(t("task.timeline"), timeline(task, runs)),
-        section(t("task.facts"), facts(task)),
-        section(t("task.next"), nextRuns(task)),
-        section(t("task.args"), listingOf(t("task.args"), pretty(task.args))),
-        task.result !== null && section(t("task.result"), listingOf(t("task.result"), pretty(task.result))),
-      ),
-      section(t("task.runs"), runs.length === 0 ? nothing(t("task.no-runs")) : runsTable(runs)),
-    );
-    if (focused) root.querySelector(`[data-verb="${CSS.escape(focused)}"]`)?.focus();
+    renew("bar", [task], () => bar(task, refresh));
+    renew("error", [task.error], () => task.error && trace(task.error));
+    renew("timeline", [task, runs], () => section(t("task.timeline"), timeline(task, runs)));
+    renew("facts", [task], () => section(t("task.facts"), facts(task)));
+    renew("next", [task.next_runs], () => section(t("task.next"), nextRuns(task)));
+    renew("args", [task.args], () => section(t("task.args"), listingOf(t("task.args"), pretty(task.args))));
+    renew("result", [task.result], () => task.result !== null && result(task.result));
+    renew("runs", [runs], () => section(t("task.runs"), runs.length ? runsTable(runs) : nothing(t("task.no-runs"))));
+  }
+
+  // Draw a part again if what it shows has changed; what is open, focused or marked in the others stays so.
+  function renew(name, shown, make) {
+    const state = JSON.stringify(shown);
+    if (drawn[name] === state) return;
+    drawn[name] = state;
+    const focused = parts[name].contains(document.activeElement) && document.activeElement.dataset.verb;
+    put(parts[name], make());
+    if (focused) parts[name].querySelector(`[data-verb="${CSS.escape(focused)}"]`)?.focus();
   }
 
   const soon = atMostEvery(REFRESH_MS, refresh);
@@ -93,6 +95,15 @@ function missing(id) {
 
 function standing(task) {
   return [...new Set([task.where, task.why, task.reason])].filter(Boolean).join(" · ");
+}
+
+function bar(task, done) {
+  const words = h("span", { class: "soft" }, standing(task));
+  return h("div", { class: "bar" }, statusOf(task.status), words, actionBar(task, done));
+}
+
+function result(value) {
+  return section(t("task.result"), listingOf(t("task.result"), pretty(value)));
 }
 
 function section(title, ...body) {

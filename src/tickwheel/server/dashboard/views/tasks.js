@@ -115,10 +115,7 @@ export function show(root, route) {
 
   function drawPages(page) {
     const before = trail.length > 0 ? trail.at(-1) : null;
-    const back = () => {
-      trail.pop();
-      go(["tasks"], { ...query, cursor: before });
-    };
+    const back = () => go(["tasks"], { ...query, cursor: before });
     const first = () => {
       trail = [];
       go(["tasks"], { ...query, cursor: "" });
@@ -161,6 +158,7 @@ export function show(root, route) {
   return {
     change(next) {
       query = next.query;
+      if (trail.at(-1) === (query.cursor ?? "")) trail.pop(); // back, by our button or the browser's
       filters.fill(query);
       focusIfAsked();
       refresh().then(() => say(count.textContent));
