@@ -1,8 +1,8 @@
 // The server's stream of events: joined while the page is seen, left while it is hidden, joined again when it breaks.
 //
-// The browser itself joins a broken stream again, from the last event it has. Where it gives up (the server refuses), we
-// try after a while. Either way everyone is told "reset": a stream that broke before its first event has no place to
-// resume from, and a server that began anew may not know it.
+// The browser itself joins a broken stream again, from the last event it has. Where it gives up (the server refuses),
+// we try after a while. Either way everyone is told "reset": a stream that broke before its first event has no place
+// to resume from, and a server that began anew may not know it.
 
 import { address } from "./api.js";
 
