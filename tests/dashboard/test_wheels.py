@@ -73,3 +73,33 @@ def test_what_happens_is_shown_as_it_happens(open_at: Open, service: Service) ->
     row = page.get_by_role("listitem").filter(has_text="fires-at-once").filter(has_text="completed")
     expect(row).to_be_visible()
     expect(page.locator("#said")).to_contain_text("1 run completed")
+
+
+def test_hands_follow_from_the_time_and_what_they_reach_falls(open_at: Open) -> None:
+    page = open_at("wheels")
+    expect(page.locator("[data-hand='0']")).to_be_attached()
+    seen = page.evaluate(
+        """async () => {
+            const { Motion } = await import("/dashboard/wheels/motion.js");
+            const motion = new Motion();
+            Math.random = () => 0.5;
+            const occupancy = (slot, count) => Array.from({ length: 4 }, (_, place) => (place === slot ? count : 0));
+            const look = (seconds) => motion.look([
+                { slots: 4, slot_seconds: 1, hand: Math.floor(seconds) % 4, occupancy: occupancy(3, 1) },
+                { slots: 4, slot_seconds: 4, hand: Math.floor(seconds / 4) % 4, occupancy: occupancy(2, 10) },
+            ], 100);
+            const state = () => [motion.hand(0), motion.hand(1), ...motion.levels.map(
+                (level) => level.occupancy.reduce((sum, count) => sum + count)), motion.drops.length > 0];
+            const states = [];
+            look(6);
+            for (const at of [100, 100.5, 101, 102]) { motion.move(at, true); states.push(state()); }
+            return [...states, motion.fired];
+        }"""
+    )
+    assert seen == [
+        [2, 1.5, 1, 10, False],  # six seconds: the second slot of four, half way through
+        [2.5, 1.625, 1, 10, False],
+        [3, 1.75, 0, 10, True],  # the fast hand reaches slot 3: it fires
+        [0, 2, 10, 0, True],  # the slow hand reaches slot 2: its ten fall to the fast dial, by chance to slot 2
+        101,
+    ]

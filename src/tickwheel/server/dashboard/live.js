@@ -6,7 +6,7 @@
 
 import { address } from "./api.js";
 
-export const KINDS = [
+const KINDS = [
   "added", "started", "completed", "failed", "retried", "skipped",
   "cancelled", "rescheduled", "paused", "resumed", "recovered", "lost",
 ];

@@ -10,10 +10,6 @@ export function theme() {
   return document.documentElement.dataset.theme ?? "system";
 }
 
-export function isDark() {
-  return theme() === "dark" || (theme() === "system" && dark.matches);
-}
-
 export function setTheme(name) {
   apply(name);
   keep("theme", name === "system" ? null : name);

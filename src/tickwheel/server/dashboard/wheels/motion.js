@@ -34,14 +34,14 @@ export class Motion {
     this.drops = [];
   }
 
-  // Move to a time of the browser (seconds): the slots the hands leave are emptied, and what was in them falls.
+  // Move to a time of the browser (seconds): the slots the hands reach are emptied, and what was in them falls.
   move(at, falling) {
     if (this._ahead === null) return;
     const time = at + this._ahead;
     const last = this._last ?? time;
     this._last = time;
     if (time > last) {
-      for (let number = this.levels.length - 1; number >= 0; number -= 1) this._leave(number, last, time, at, falling);
+      for (let number = this.levels.length - 1; number >= 0; number -= 1) this._reach(number, last, time, at, falling);
     }
     this.drops = this.drops.filter((drop) => at * 1000 < drop.until);
   }
@@ -57,7 +57,7 @@ export class Motion {
     return 1 / this.levels[number].slot_seconds;
   }
 
-  _leave(number, last, time, at, falling) {
+  _reach(number, last, time, at, falling) {
     const level = this.levels[number];
     const from = Math.floor(last / level.slot_seconds);
     const to = Math.floor(time / level.slot_seconds);
@@ -68,7 +68,7 @@ export class Motion {
       level.occupancy[slot] = 0;
       if (falling) this._fall(number, slot, count, at * 1000);
       if (number === 0) this.fired = at;
-      else spread(this.levels[number - 1].occupancy, count);
+      else strew(this.levels[number - 1].occupancy, count);
     }
   }
 
@@ -90,11 +90,10 @@ function told(levels) {
   return levels.reduce((time, level) => level.hand * level.slot_seconds + (time % level.slot_seconds), 0);
 }
 
-// What falls from one slot is spread over the dial below until the server says where it really is.
-function spread(occupancy, count) {
+// What falls from one slot is strewn over the dial below until the server says where it really is.
+function strew(occupancy, count) {
   const each = Math.max(1, Math.round(count / occupancy.length));
-  for (let left = count, slot = Math.floor(Math.random() * occupancy.length); left > 0; left -= each) {
-    occupancy[slot % occupancy.length] += Math.min(each, left);
-    slot += 1;
+  for (let left = count; left > 0; left -= each) {
+    occupancy[Math.floor(Math.random() * occupancy.length)] += Math.min(each, left);
   }
 }
