@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.dashboard.service import Service, serving
 
 CHROMIUM = Path("/usr/bin/chromium")
 SCREENSHOTS = Path(__file__).parent.parent.parent / "build" / "screenshots"
+
+PATIENCE_MS = 20_000  # on a busy machine; nothing waits this long unless it is broken
 
 Open = Callable[..., Page]
 
@@ -23,6 +25,7 @@ def keep(page: Page, name: str) -> None:
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     assert CHROMIUM.exists(), "chromium is not on this machine: `make browser` installs it where it may"
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -59,7 +62,7 @@ def open_at(browser: Browser, service: Service, request: pytest.FixtureRequest) 
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", hear)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(f"{url}#/{place}")

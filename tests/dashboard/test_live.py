@@ -21,7 +21,7 @@ def test_page_outlives_its_server(open_at: Open, tmp_path: Path) -> None:
     _is(page, "connecting")
     with serving(tmp_path, port=port) as after:
         after.add(id="added-afterwards")
-        expect(page.get_by_role("link", name="added-afterwards")).to_be_visible(timeout=15_000)
+        expect(page.get_by_role("link", name="added-afterwards")).to_be_visible()
         _is(page, "live")
         page.goto("about:blank")
 

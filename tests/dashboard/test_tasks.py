@@ -79,7 +79,7 @@ def test_bulk_cancel_counts_before_it_acts(open_at: Open, service: Service) -> N
 def test_list_follows_what_happens(open_at: Open, service: Service) -> None:
     page = open_at("tasks?id_prefix=live-")
     expect(page.get_by_text("No task matches")).to_be_visible()
-    service.add(id="live-1", delay="1s")
+    service.add(id="live-1", delay="2s")
     row = page.get_by_role("row").filter(has_text="live-1")
     expect(row).to_contain_text("pending")
     expect(row).to_contain_text("completed")

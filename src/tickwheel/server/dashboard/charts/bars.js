@@ -6,13 +6,12 @@ import { duration, number } from "../format.js";
 import { tableOf } from "../pieces.js";
 import { t } from "../texts.js";
 
-const WIDTH = 600;
 const HEIGHT = 170;
 const BOTTOM = 34;
 const TOP = 20;
 
 export function histogram({ title }) {
-  const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: "chart" });
+  const svg = s("svg", { height: HEIGHT, role: "img", class: "chart" });
   const rows = h("tbody", {});
   const element = h(
     "section",
@@ -33,7 +32,7 @@ export function histogram({ title }) {
       const below = [0, ...cumulative.map((bucket) => bucket.count)];
       const buckets = cumulative.map(({ le, count }, place) => ({ le, count: count - below[place] }));
       const most = Math.max(...buckets.map((bucket) => bucket.count), 1);
-      const step = WIDTH / Math.max(buckets.length, 1);
+      const step = svg.clientWidth / Math.max(buckets.length, 1); // a unit is a pixel
       put(svg, buckets.map((bucket, place) => bar(bucket, place, step, most)));
       svg.setAttribute("aria-label", words(title, buckets));
       put(rows, buckets.map(row));

@@ -5,7 +5,6 @@ import { clockTime } from "../format.js";
 import { tableOf } from "../pieces.js";
 import { t } from "../texts.js";
 
-const WIDTH = 600;
 const HEIGHT = 160;
 const LEFT = 58;
 const BOTTOM = 22;
@@ -15,7 +14,7 @@ const TABLE_ROWS = 20;
 
 // A chart of `series` [{name, of: point -> value, class}]. `format` writes a value; the scale ends at `least` or above.
 export function lineChart({ title, series, format, least, area = false }) {
-  const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: "chart", preserveAspectRatio: "none" });
+  const svg = s("svg", { height: HEIGHT, role: "img", class: "chart" });
   const readout = h("p", { class: "readout soft", "aria-hidden": "true" });
   const rows = h("tbody", {});
   const element = h(
@@ -37,7 +36,7 @@ export function lineChart({ title, series, format, least, area = false }) {
 
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
-    const part = ((event.clientX - box.left) / box.width * WIDTH - LEFT) / (WIDTH - LEFT);
+    const part = (event.clientX - box.left - LEFT) / (box.width - LEFT);
     pointed = Math.round(part * (points.length - 1));
     drawReadout();
   });
@@ -65,9 +64,10 @@ export function lineChart({ title, series, format, least, area = false }) {
     draw(next) {
       points = next;
       const top = scaleEnd(Math.max(least, ...points.flatMap((point) => series.map((one) => one.of(point)))));
-      const x = (place) => LEFT + (place / Math.max(points.length - 1, 1)) * (WIDTH - LEFT);
+      const width = svg.clientWidth; // a unit is a pixel, so that text is as large on a phone
+      const x = (place) => LEFT + (place / Math.max(points.length - 1, 1)) * (width - LEFT);
       const y = (value) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
-      put(svg, scale(top, y, format), moments(points, x), series.map((one) => curve(one, points, x, y, area)));
+      put(svg, scale(top, width, y, format), moments(points, x), series.map((one) => curve(one, points, x, y, area)));
       const told = points.length > 0 ? values(points.at(-1)) : t("charts.none");
       svg.setAttribute("aria-label", t("charts.now", { title, values: told }));
       put(rows, points.slice(-TABLE_ROWS).reverse().map(row));
@@ -86,9 +86,9 @@ function curve(one, points, x, y, area) {
   ];
 }
 
-function scale(top, y, format) {
+function scale(top, width, y, format) {
   return Array.from({ length: LINES + 1 }, (_, line) => (top * line) / LINES).map((value) => [
-    s("line", { x1: LEFT, x2: WIDTH, y1: y(value), y2: y(value), class: "grid" }),
+    s("line", { x1: LEFT, x2: width, y1: y(value), y2: y(value), class: "grid" }),
     s("text", { x: LEFT - 8, y: y(value) + 3.5, class: "scale", "text-anchor": "end" }, format(value)),
   ]);
 }
