@@ -9,13 +9,13 @@ NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py src/tic
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13
 
-.PHONY: run test check lint types rooms fuzz versions bench clean
+.PHONY: run test check lint types rooms fuzz versions bench browser clean
 
 run: $(STAMP)  ## serve the API and the dashboard on an SQLite file, with example tasks
 	mkdir -p var
 	$(BIN)/tickwheel serve --demo --store sqlite:///var/demo.db
 
-test: $(STAMP) $(BIN)/promtool  ## run every test, on both builds
+test: $(STAMP) $(BIN)/promtool browser  ## run every test, on both builds
 	$(BIN)/python -m pytest
 	TICKWHEEL_PURE=1 $(BIN)/python -m pytest tests/timers tests/recipes
 
@@ -67,3 +67,6 @@ $(STAMP): pyproject.toml setup.py $(NATIVE)
 
 $(BIN)/promtool: | $(STAMP)  ## what checks the alert rules; without it their tests fail and say so
 	-tools/fetch-promtool $@
+
+browser:  ## what the dashboard is tested in; without it its tests fail and say so
+	-tools/fetch-chromium

@@ -46,6 +46,12 @@ def test_a_task_is_added_listed_moved_and_cancelled(shop: Path) -> None:
     )
     assert answer(shop, "show", "order-7")["task"]["args"] == {"order_id": 7}
     assert "order-7" in tickwheel(shop, "list", "--status", "pending")
+    tickwheel(shop, "add", "mail.send", "--delay", "1d", "--id", "mail-1", "--tag", "vip", "--tag", "gift")
+    assert [task["id"] for task in answer(shop, "list", "--tag", "vip")["tasks"]] == ["mail-1"]
+    assert [task["id"] for task in answer(shop, "list", "--text", "cancel")["tasks"]] == ["order-7"]
+    assert [task["id"] for task in answer(shop, "list", "--order", "due")["tasks"]] == ["mail-1", "order-7"]
+    assert "newest, oldest or due" in tickwheel(shop, "list", "--order", "size", code=1)
+    tickwheel(shop, "cancel", "mail-1")
     assert "due in 3" in tickwheel(shop, "reschedule", "order-7", "--delay", "1h")
     assert answer(shop, "cancel", "order-7", "--reason", "paid")["reason"] == "paid"
     assert "paid" in tickwheel(shop, "show", "order-7")

@@ -38,6 +38,12 @@ def test_times_are_said_in_many_ways() -> None:
     assert datetime.fromtimestamp(cron.run_at / 1000, UTC).isoformat() == "2027-01-31T16:00:00+00:00"
 
 
+def test_tags_and_an_end_are_kept() -> None:
+    task = make(tags=["vip", "gift", "vip"], expires_at=datetime(2027, 1, 15, 8, tzinfo=UTC))
+    assert (task.tags, task.expires_at) == (["vip", "gift"], NOW)
+    assert (make().tags, make().expires_at) == ([], None)
+
+
 def test_policies_are_said_in_short_or_in_full() -> None:
     assert make(retries=9).retry == RetryPolicy(retries=9)
     assert make(retry=RetryPolicy(retries=1, first_ms=5)).retry.first_ms == 5
@@ -68,6 +74,11 @@ def test_policies_are_said_in_short_or_in_full() -> None:
         ({"id": ""}, InvalidTask),
         ({"id": "x" * 256}, InvalidTask),
         ({"id": 7}, InvalidTask),
+        ({"tags": "vip"}, InvalidTask),
+        ({"tags": [""]}, InvalidTask),
+        ({"tags": ["x" * 65]}, InvalidTask),
+        ({"tags": [str(n) for n in range(21)]}, InvalidTask),
+        ({"expires_at": "tomorrow"}, InvalidSchedule),
         ({"colour": "red"}, InvalidTask),
         ({"args": [1, 2]}, InvalidTask),
         ({"args": {1: 2}}, InvalidTask),

@@ -102,23 +102,30 @@ class Served:
                 return seen
         raise AssertionError(f"{seen} is not {wanted}")
 
+    def tasks(self) -> dict[str, str]:
+        """Read the status of every task there is, page by page."""
+        found: dict[str, str] = {}
+        cursor = ""
+        while True:
+            page = self.get("/v1/tasks", params={"limit": 1000, "cursor": cursor})
+            found |= {task["id"]: task["status"] for task in page["tasks"]}
+            cursor = page["cursor"]
+            if cursor is None:
+                return found
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop it, and return its exit code."""
-        self.client.close()
         self.process.send_signal(number)
-        try:
-            return self.process.wait(timeout=30)
-        finally:
-            if self.process.poll() is None:
-                self.process.kill()
-                self.process.wait()
-            assert self.process.stdout is not None
-            self.process.stdout.close()
-            self.log.close()
+        return self.process.wait(timeout=30)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
-            self.stop(signal.SIGKILL)
+            self.process.kill()
+            self.process.wait()
+        self.client.close()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.log.close()

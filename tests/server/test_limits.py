@@ -1,5 +1,6 @@
 """Bounds: bodies, nesting, rates; reaching one is an answer, and the server goes on."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -45,6 +46,15 @@ def test_a_batch_is_as_long_as_it_may_be(server: Served) -> None:
     many = [{"handler": "echo", "delay": "1h"}] * 11
     assert server.refused("/v1/tasks:batch", {"tasks": many}, 413)[0] == "batch-too-large"
     assert server.post("/v1/tasks:batch", {"tasks": many[:10]})["added"] == 10
+
+
+def test_a_small_answer_is_sent_at_once(server: Served) -> None:
+    took_s = []
+    for _ in range(50):
+        begun = time.perf_counter()
+        server.get("/v1/me")
+        took_s.append(time.perf_counter() - begun)
+    assert min(took_s[1:]) < 0.03, "each waits for an acknowledgement that is 40 ms late"
 
 
 def test_one_client_may_ask_so_often(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -48,7 +48,9 @@ def test_an_operation_goes_through_all_that_fit(server: Served) -> None:
         over = server.until(f"/v1/operations/{begun['id']}", state="done")
         assert (over["matched"], over["done"], over["skipped"]) == (700, done, 700 - done)
         assert server.get(f"/v1/tasks?tag=bulk&status={status}")["total"] == 700
-    begun = server.post("/v1/operations", {"action": "retry", "filter": {"id_prefix": "bulk-1", "status": "cancelled"}}, 202)
+    begun = server.post(
+        "/v1/operations", {"action": "retry", "filter": {"id_prefix": "bulk-1", "status": "cancelled"}}, 202
+    )
     assert server.until(f"/v1/operations/{begun['id']}", state="done")["done"] == 111
     server.until("/v1/tasks/bulk-1", status="completed")
     begun = server.post("/v1/operations", {"action": "delete", "filter": chosen}, 202)

@@ -16,10 +16,7 @@ def test_the_wheel_shows_its_dials_and_what_waits_in_a_slot(server: Served) -> N
     assert wheels["far"] >= 1
     assert wheels["next_due"] <= server.get("/v1/tasks/soon")["due"]
     slots = [
-        (level["level"], slot)
-        for level in wheels["levels"]
-        for slot, timers in enumerate(level["occupancy"])
-        if timers
+        (level["level"], slot) for level in wheels["levels"] for slot, timers in enumerate(level["occupancy"]) if timers
     ]
     waiting = [task["id"] for level, slot in slots for task in server.get(f"/v1/wheels/{level}/{slot}")["tasks"]]
     assert "soon" in waiting

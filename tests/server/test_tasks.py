@@ -83,7 +83,14 @@ def test_an_id_may_be_any_text(server: Served, task_id: str) -> None:
 
 def test_a_task_is_changed_and_keeps_its_id(server: Served) -> None:
     server.add(id="patched", delay="1h", args={"word": "a"}, tags=["old"], retries=1)
-    body = {"delay": "2h", "args": {"word": "b"}, "tags": ["new"], "priority": 9, "retry": {"first": "1s"}, "timeout": 7}
+    body = {
+        "delay": "2h",
+        "args": {"word": "b"},
+        "tags": ["new"],
+        "priority": 9,
+        "retry": {"first": "1s"},
+        "timeout": 7,
+    }
     task = server.send("PATCH", "/v1/tasks/patched", body)
     assert (task["args"], task["tags"], task["priority"], task["version"]) == ({"word": "b"}, ["new"], 9, 1)
     assert (task["retry"]["retries"], task["retry"]["first"], task["timeout"]) == (1, 1.0, 7.0)
@@ -188,9 +195,7 @@ def test_secrets_are_masked_if_asked(server: Served) -> None:
         ({"handler": "echo", "on_conflict": "explode"}, "invalid-body", "/on_conflict"),
     ],
 )
-def test_what_is_wrong_is_pointed_at_and_nothing_changes(
-    server: Served, body: Any, problem: str, pointer: str
-) -> None:
+def test_what_is_wrong_is_pointed_at_and_nothing_changes(server: Served, body: Any, problem: str, pointer: str) -> None:
     before = server.get("/v1/stats")["added"]
     named, [pointed] = server.refused("/v1/tasks", body)
     assert (named, pointed) == (problem, pointer)

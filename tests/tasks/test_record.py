@@ -39,6 +39,8 @@ TASKS = st.builds(
     handler=TEXT,
     args=st.dictionaries(TEXT, JSON, max_size=3),
     meta=st.dictionaries(TEXT, TEXT, max_size=3),
+    tags=st.lists(TEXT, max_size=3),
+    expires_at=st.none() | MOMENTS,
     trigger=TRIGGERS,
     retry=st.builds(RetryPolicy, retries=st.integers(0, 1000), age_ms=st.none() | MOMENTS),
     late=st.builds(LatePolicy, mode=st.sampled_from(["run_once", "run_all", "skip"])),

@@ -97,6 +97,7 @@ def add(
     task_id: Annotated[str | None, typer.Option("--id")] = None,
     retries: Annotated[int | None, typer.Option()] = None,
     priority: Annotated[int | None, typer.Option()] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A word to find it by; may be said often")] = None,
     on_conflict: Annotated[str, typer.Option(help="reject, replace, keep or debounce")] = "reject",
     store: StoreOption = DEFAULT_STORE,
     url: UrlOption = None,
@@ -112,6 +113,7 @@ def add(
         "id": task_id,
         "retries": retries,
         "priority": priority,
+        "tags": tag or None,
     }
     wishes: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     if at is not None:
@@ -152,6 +154,9 @@ def list_tasks(
     status: Annotated[Status | None, typer.Option()] = None,
     handler: Annotated[str | None, typer.Option()] = None,
     prefix: Annotated[str | None, typer.Option(help="How the id begins")] = None,
+    tag: Annotated[str | None, typer.Option()] = None,
+    text: Annotated[str | None, typer.Option(help="Somewhere in the id, the handler or a tag")] = None,
+    order: Annotated[str, typer.Option(help="newest, oldest, or due: the next first")] = "newest",
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     cursor: Annotated[str | None, typer.Option(help="Where the last page ended")] = None,
     store: StoreOption = DEFAULT_STORE,
@@ -159,9 +164,18 @@ def list_tasks(
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List tasks, newest first."""
+    """List tasks, newest first unless told."""
     with opened(store, url, token) as scheduler:
-        page = scheduler.list(status=status, handler=handler, id_prefix=prefix, cursor=cursor, limit=limit)
+        page = scheduler.list(
+            status=status,
+            handler=handler,
+            id_prefix=prefix,
+            tag=tag,
+            text=text,
+            order=order,  # type: ignore[arg-type] # the store refuses what there is not
+            cursor=cursor,
+            limit=limit,
+        )
     if as_json:
         output.print_json(page)
         return

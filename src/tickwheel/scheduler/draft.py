@@ -56,7 +56,7 @@ def draft(
     if not said <= WISHES:
         raise InvalidTask(f"a task has no {min(said - WISHES)!r}; it has {', '.join(sorted(WISHES))}")
     task_id = _id(wishes.get("id", new_id))
-    unusual = {} if said <= USUAL else _unusual(wishes, handler)
+    unusual = {} if said <= USUAL else _unusual(wishes, handler.retry, handler.timeout_ms)
     first = _first(wishes, unusual.get("trigger", ONCE), now)
     return Task(
         id=task_id,
@@ -70,8 +70,8 @@ def draft(
     )
 
 
-def _unusual(wishes: Wishes, handler: Handler) -> dict[str, Any]:
-    """Return the fields of a task that are not as usual."""
+def _unusual(wishes: Wishes, retry: RetryPolicy, timeout_ms: int) -> dict[str, Any]:
+    """Return the fields of a task that are not as usual; a policy and a timeout stand for what is not said."""
     trigger = _trigger(wishes)
     times = wishes.get("times", 1 if isinstance(trigger, Once) else -1)
     if times != -1 and times < 1:
@@ -79,7 +79,8 @@ def _unusual(wishes: Wishes, handler: Handler) -> dict[str, Any]:
     priority = wishes.get("priority", 0)
     if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
         raise InvalidTask(f"a priority is from {-PRIORITY_MAX} to {PRIORITY_MAX}, not {priority!r}")
-    timeout_ms = to_ms(wishes["timeout"]) if "timeout" in wishes else handler.timeout_ms
+    if "timeout" in wishes:
+        timeout_ms = to_ms(wishes["timeout"])
     if timeout_ms < 1:
         raise InvalidTask("a run needs some time; timeout cannot be 0")
     expires_at = wishes.get("expires_at")
@@ -87,7 +88,7 @@ def _unusual(wishes: Wishes, handler: Handler) -> dict[str, Any]:
         "meta": wishes.get("meta", {}),
         "tags": _tags(wishes.get("tags", [])),
         "trigger": trigger,
-        "retry": _retry(wishes, handler),
+        "retry": _retry(wishes, retry),
         "late": _late(wishes),
         "timeout_ms": timeout_ms,
         "priority": priority,
@@ -97,14 +98,14 @@ def _unusual(wishes: Wishes, handler: Handler) -> dict[str, Any]:
     }
 
 
-def amended(task: Task, handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, now: int) -> Task:
+def amended(task: Task, args: Mapping[str, Any] | None, wishes: Wishes, now: int) -> Task:
     """Return a task that waits as it is to be from now on: what is not said stays as it is."""
     said = wishes.keys()
     if not said <= WISHES - {"id"}:
         raise InvalidTask(
             f"{min(said - WISHES | said & {'id'})!r} of a task cannot be changed; its times and policies can"
         )
-    fields = _unusual(wishes, handler)
+    fields = _unusual(wishes, task.retry, task.timeout_ms)
     changed: dict[str, Any] = {name: fields[name] for name in AS_SAID if name in said}
     if "timeout" in said:
         changed["timeout_ms"] = fields["timeout_ms"]
@@ -189,12 +190,12 @@ def moment_of(at: object) -> int:
     )
 
 
-def _retry(wishes: Wishes, handler: Handler) -> RetryPolicy:
+def _retry(wishes: Wishes, usual: RetryPolicy) -> RetryPolicy:
     if "retry" in wishes and "retries" in wishes:
         raise InvalidTask("give retries, or a whole RetryPolicy as retry, not both")
     if "retries" in wishes:
-        return msgspec.structs.replace(handler.retry, retries=wishes["retries"])
-    return wishes.get("retry", handler.retry)
+        return msgspec.structs.replace(usual, retries=wishes["retries"])
+    return wishes.get("retry", usual)
 
 
 def _late(wishes: Wishes) -> LatePolicy:

@@ -127,7 +127,9 @@ class Verbs:
                 drafts[place] = draft(handler, args, rest, now=now, new_id=self._new_id(now), partitions=partitions)
             except TickwheelError as error:
                 answers[place] = error
-        refused = await self._refused(drafts, on_conflict)
+        named = {place: task for place, task in drafts.items() if "id" in tasks[place]}
+        # Of one alone the store says it itself, and an id that was just made is nobody else's.
+        refused = await self._refused(named, on_conflict) if len(drafts) > 1 and named else {}
         while True:
             answers = [refused.get(place, answer) for place, answer in enumerate(answers)]
             wanted = {place: task for place, task in drafts.items() if place not in refused}
@@ -143,7 +145,7 @@ class Verbs:
     async def _refused(self, drafts: Mapping[int, Task], on_conflict: OnConflict) -> dict[int, TickwheelError]:
         """Find out what would keep a batch from being added."""
         ids = [task.id for task in drafts.values()]
-        there = dict(zip(ids, await self._opened.get(ids) if ids else [], strict=True))
+        there = dict(zip(ids, await self._opened.get(ids), strict=True))
         refused: dict[int, TickwheelError] = {}
         seen: set[str] = set()
         for place, task in drafts.items():
@@ -183,8 +185,7 @@ class Verbs:
                 raise UnknownTask(task_id)
             if version is not None and task.version != version:
                 raise TaskHasChanged(task_id, task.version)
-            handler = Handler(name=task.handler, function=print, retry=task.retry, timeout_ms=task.timeout_ms)
-            wanted = amended(task, handler, args, wishes, self._now())
+            wanted = amended(task, args, wishes, self._now())
             try:
                 return self._note((await self._opened.amend([wanted]))[0], "rescheduled")
             except TaskHasChanged:

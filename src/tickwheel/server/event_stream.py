@@ -75,6 +75,10 @@ class EventStream:
                 self._listeners.discard(listener)
                 listener.let_go()
 
+    def open(self) -> None:
+        """Let listeners come, also after it was closed."""
+        self._closed = False
+
     def close(self) -> None:
         """End all streams."""
         self._closed = True

@@ -31,9 +31,11 @@ async def live() -> Response[bytes]:
 @get("/readyz", opt={"role": None})
 async def ready(request: Asked) -> Response[bytes]:
     """Say whether requests should be sent here."""
-    reason = await unready(request.app.state.service)
+    service: Service = request.app.state.service
+    reason = await unready(service)
     if reason is None:
-        return answer(Health(status="ok", reason="the store answers and tasks are run"))
+        whose = "others run the tasks" if service.scheduler.picture() is None else "tasks are run"
+        return answer(Health(status="ok", reason=f"the store answers and {whose}"))
     return answer(Health(status="not ready", reason=reason), 503)
 
 

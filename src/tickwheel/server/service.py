@@ -7,7 +7,7 @@ async with service.running():       # starts the scheduler unless somebody did, 
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,22 +60,19 @@ class Service:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Live: begin with what was begun already, and end what was begun here."""
-        ours = not self.scheduler.is_open
-        leaves = [self.scheduler.events.listen(hear) for hear in (self.stream.hear, self.figures.hear)]
-        if ours:
-            await self.scheduler.start()
-        ticking = asyncio.create_task(self._tick())
-        try:
+        async with AsyncExitStack() as ends:  # the last that began ends first
+            for hear in (self.stream.hear, self.figures.hear):
+                ends.callback(self.scheduler.events.listen(hear))
+            if not self.scheduler.is_open:
+                await self.scheduler.start()
+                ends.push_async_callback(self.scheduler.stop)
+            self.stopping = False
+            self.stream.open()
+            ends.push_async_callback(self.operations.close)
+            ticking = asyncio.create_task(self._tick())
+            ends.callback(ticking.cancel)
+            ends.callback(self.say_goodbye)
             yield
-        finally:
-            self.say_goodbye()
-            ticking.cancel()
-            await asyncio.gather(ticking, return_exceptions=True)
-            await self.operations.close()
-            for leave in leaves:
-                leave()
-            if ours:
-                await self.scheduler.stop()
 
     def say_goodbye(self) -> None:
         """End the streams and say to whoever asks that no more should be sent here."""

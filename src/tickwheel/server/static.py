@@ -77,8 +77,6 @@ def read(folder: Traversable, prefix: str = "") -> list[tuple[str, File]]:
             plain = entry.read_bytes()
             suffix = entry.name[entry.name.rfind(".") :]
             media_type = TYPES.get(suffix) or mimetypes.guess_type(entry.name)[0] or "application/octet-stream"
-            if media_type.startswith("text/") or suffix in TYPES:
-                media_type += "; charset=utf-8"
             zipped = gzip.compress(plain, mtime=0) if len(plain) >= SMALL_BYTES else None
             etag = f'"{hashlib.sha256(plain).hexdigest()[:32]}"'
             found.append((f"{prefix}{entry.name}", File(plain, zipped, etag, media_type)))

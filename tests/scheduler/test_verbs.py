@@ -1,0 +1,172 @@
+"""What an administrator does: finds tasks, changes them, and does the same to many; on virtual time."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.scheduler.worlds import World
+from tickwheel.errors import DuplicateTask, InvalidTask, TaskHasChanged, TaskIsRunning, UnknownHandler, UnknownTask
+from tickwheel.scheduler import AsyncScheduler
+from tickwheel.stores import Conflict, Filter
+from tickwheel.tasks import Every, Status
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_what_has_expired_when_it_comes_due_is_cancelled(world: World) -> None:
+    def until(seconds: int) -> datetime:
+        return datetime.fromtimestamp(world.now() / 1000 + seconds, UTC)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "in time"}, delay=10, expires_at=until(10), id="in time")
+        await scheduler.add("note", {"what": "late"}, delay=10, expires_at=until(5), id="late")
+        await scheduler.add("note", {"what": "again"}, every=10, expires_at=until(35), id="again")
+        await asyncio.sleep(100)
+        assert sorted(what for _, what in world.ran) == ["again", "again", "again", "in time"]
+        late, again = await scheduler.get("late"), await scheduler.get("again")
+        assert (late.status, late.reason) == (Status.CANCELLED, "expired 5 s before it came due")
+        assert (again.status, again.runs) == (Status.CANCELLED, 3)
+        assert await scheduler.history("late") == []
+
+    world.play(story)
+    assert world.kinds("late") == ["added", "cancelled"]
+
+
+def test_each_task_is_added_or_refused_by_itself(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "x"}, delay=60, id="there")
+        wishes: list[dict[str, Any]] = [
+            {"handler": "note", "args": {"what": "y"}, "delay": 60, "id": "new"},
+            {"handler": "note", "delay": 60, "id": "there"},
+            {"handler": "nobody"},
+            {"handler": "note", "colour": "red"},
+            {"handler": "note", "delay": 60, "id": "new"},
+        ]
+        answers = await scheduler.add_each(wishes)
+        assert [type(answer) for answer in answers] == [
+            Conflict,
+            DuplicateTask,
+            UnknownHandler,
+            InvalidTask,
+            DuplicateTask,
+        ]
+        kept = await scheduler.add_each([wishes[0]], on_conflict="keep")
+        assert isinstance(kept[0], Conflict)
+        assert not kept[0].added
+        assert await scheduler.add_each([]) == []
+
+    world.play(story)
+    assert world.kinds("new")[0] == "added"
+
+
+def test_many_who_add_the_same_at_once_get_one_task(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        wishes = [{"handler": "note", "args": {"what": "x"}, "delay": 60, "id": f"t{n}"} for n in range(10)]
+        answers = await asyncio.gather(*(scheduler.add_each(wishes) for _ in range(5)))
+        added = [answer for each in answers for answer in each if isinstance(answer, Conflict)]
+        assert len(added) == 10
+        assert (await scheduler.count(Filter())).tasks == 10
+
+    world.play(story)
+
+
+def test_an_amended_task_runs_as_it_is_now(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        begun = world.now()
+        await scheduler.add("note", {"what": "old"}, delay=3600, id="a", retries=2)
+        amended = await scheduler.amend("a", {"what": "new"}, delay=10, priority=3, tags=["vip"])
+        assert (amended.version, amended.priority, amended.tags, amended.retry.retries) == (1, 3, ["vip"], 2)
+        await asyncio.sleep(60)
+        assert world.ran == [(begun + 10_000, "new")]
+        await scheduler.add("note", {"what": "again"}, delay=3600, id="b")
+        amended = await scheduler.amend("b", every=100, times=2)
+        assert (amended.trigger, amended.times, amended.args) == (Every(interval_ms=100_000), 2, {"what": "again"})
+        await asyncio.sleep(1000)
+        assert [what for _, what in world.ran] == ["new", "again", "again"]
+
+    world.play(story)
+
+
+def test_a_task_is_amended_only_as_it_was_read(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "x"}, delay=60, id="a")
+        await scheduler.amend("a", version=0, priority=1)
+        with pytest.raises(TaskHasChanged):
+            await scheduler.amend("a", version=0, priority=2)
+        with pytest.raises(UnknownTask):
+            await scheduler.amend("nobody", priority=2)
+        with pytest.raises(InvalidTask):
+            await scheduler.amend("a", id="b")
+        assert (await scheduler.get("a")).priority == 1
+        # Without a version the latest one is changed, also by many at once.
+        await asyncio.gather(*(scheduler.amend("a", priority=n) for n in range(4)))
+        assert (await scheduler.get("a")).version == 5
+
+    world.play(story)
+
+
+def test_a_deleted_task_does_not_run(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "x"}, delay=10, id="a")
+        await scheduler.add("work", {"what": "long", "seconds": 100.0}, id="busy")
+        await asyncio.sleep(5)
+        assert (await scheduler.delete("a")).id == "a"
+        with pytest.raises(UnknownTask):
+            await scheduler.delete("a")
+        with pytest.raises(TaskIsRunning):
+            await scheduler.delete("busy")
+        await asyncio.sleep(20)
+        assert [what for _, what in world.ran] == ["long"]
+
+    world.play(story)
+    assert world.kinds("a") == ["added", "cancelled"]
+
+
+def test_the_same_is_done_to_many_and_told_once(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        ids = [f"t{n}" for n in range(3)]
+        await scheduler.add_many([{"handler": "note", "args": {"what": i}, "delay": 3600, "id": i} for i in ids])
+        assert await scheduler.apply("pause", [*ids, "nobody"]) == [*await scheduler.get_many(ids), None]
+        await scheduler.apply("pause", ids)
+        await scheduler.apply("resume", ids)
+        await scheduler.apply("run", ids)
+        await asyncio.sleep(1)
+        assert sorted(what for _, what in world.ran) == ids
+        await scheduler.apply("retry", ids[:1])
+        await asyncio.sleep(1)
+        assert len(world.ran) == 4
+        deleted = await scheduler.apply("delete", ids)
+        assert [task and task.status for task in deleted] == [Status.COMPLETED] * 3
+        assert await scheduler.get_many(ids) == [None] * 3
+
+    world.play(story)
+    assert world.kinds("t1") == ["added", "paused", "resumed", "rescheduled", "started", "completed"]
+
+
+def test_the_wheel_can_be_looked_at(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "x"}, delay=5, id="a")
+        dials = scheduler.dials()
+        assert dials is not None
+        [(level, slot)] = [
+            (level, slot)
+            for level, dial in enumerate(dials.dials)
+            for slot, entries in enumerate(dial.occupancy)
+            if entries
+        ]
+        assert [due.id for due in scheduler.slot(level, slot)] == ["a"]
+        assert scheduler.where(await scheduler.get("a")) == "in the wheel"
+        before = [dial.hand for dial in dials.dials]
+        await asyncio.sleep(0.07)
+        after = scheduler.dials()
+        assert after is not None
+        assert after.dials[1].hand == before[1] + 1, "the hand moves though nothing is due"
+        assert len(scheduler.leases()) == 64
+        assert {lease.node for lease in scheduler.leases()} == {scheduler.node}
+
+    world.play(story)
