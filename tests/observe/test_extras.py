@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-EXTRAS = ("prometheus_client", "structlog", "opentelemetry")
+EXTRAS = ("prometheus_client", "structlog", "opentelemetry", "litestar", "uvicorn")
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
@@ -33,3 +33,8 @@ def test_what_is_missing_is_named(module: str, package: str, words: str) -> None
     extra = "otel" if module == "tracing" else "server"
     done = run(f"import sys; sys.modules[{package!r}] = None; import tickwheel.observe.{module}")
     assert f"tickwheel.errors.MissingExtra: {words}: pip install 'tickwheel[{extra}]'" in done.stderr
+
+
+def test_a_server_says_what_it_needs() -> None:
+    done = run("import sys; sys.modules['litestar'] = None; import tickwheel.server")
+    assert "servers need litestar, which is not installed: pip install 'tickwheel[server]'" in done.stderr

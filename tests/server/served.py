@@ -27,7 +27,7 @@ async def echo(word: str = "", token: str = "") -> str:
 
 @scheduler.task("fail")
 async def fail() -> None:
-    raise ValueError("it went wrong on purpose")
+    raise ValueError("it failed on purpose")
 
 
 @scheduler.task("slow", timeout="1h", concurrency=3)

@@ -65,6 +65,16 @@ def test_the_config_command_shows_it_without_secrets() -> None:
     assert json.loads(done.stdout)["port"] == 9
 
 
+def test_what_happens_to_tasks_is_in_the_log(tmp_path: Path) -> None:
+    with Served(tmp_path, TICKWHEEL_LOG="json") as served:
+        served.add("fail", id="logged")
+        served.until("/v1/tasks/logged", status="failed")
+        assert served.stop() == 0
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    [failed] = [line for line in lines if line.get("task_id") == "logged"]
+    assert (failed["level"], failed["handler"], failed["attempt"]) == ("error", "fail", 1)
+
+
 def test_it_speaks_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     made = authority.issue_cert("127.0.0.1")

@@ -53,7 +53,7 @@ def test_a_task_runs_and_its_runs_are_listed(server: Served) -> None:
     assert 0 <= run["late"] < 30
     server.add("fail", id="fails")
     failed = server.until("/v1/tasks/fails", status="failed")
-    assert "it went wrong on purpose" in failed["error"]
+    assert "it failed on purpose" in failed["error"]
     assert "ValueError" in server.get("/v1/tasks/fails/runs?limit=1")["runs"][0]["error"]
 
 

@@ -13,6 +13,8 @@ from tickwheel.cli import output
 from tickwheel.cli.commands import app, console, find_scheduler, plainly
 from tickwheel.cli.places import JsonOption
 from tickwheel.errors import InvalidConfig
+from tickwheel.observe.event_log import EventLog
+from tickwheel.observe.masking import SECRET_WORDS, Mask
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.timers.event_loop import EventLoop
 
@@ -42,7 +44,8 @@ def serve(
     demo: Annotated[bool | None, typer.Option("--demo", help="Example handlers, and tasks for them")] = None,
 ) -> None:
     """Serve the API and the dashboard, and run tasks."""
-    from tickwheel.server.demo import furnish, trade  # noqa: PLC0415 - its packages are an extra
+    from tickwheel.observe.logs import configure_logs  # noqa: PLC0415 - its packages are an extra
+    from tickwheel.server.demo import furnish, trade  # noqa: PLC0415 - as above
     from tickwheel.server.process import serve as run  # noqa: PLC0415 - as above
 
     flags = {
@@ -58,10 +61,13 @@ def serve(
         "demo": demo,
     }
     settings = effective(flags, config)
+    configure_logs(settings.log, level=settings.log_level, mask=Mask((*SECRET_WORDS, *settings.mask)))
     scheduler = scheduler_for(settings)
     chance = Random()  # noqa: S311 - it makes up customers
     if settings.demo:
-        furnish(scheduler, chance)
+        furnish(scheduler, chance)  # it fails a lot, and shows that in the dashboard
+    else:
+        EventLog(scheduler)
     along = partial(trade, scheduler, chance) if settings.demo else None
     with asyncio.Runner(loop_factory=EventLoop) as runner:
         runner.run(run(scheduler, settings, partial(print, flush=True), along))

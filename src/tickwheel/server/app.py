@@ -20,7 +20,7 @@ try:
     from litestar.datastructures import State
     from litestar.exceptions import HTTPException
 except ImportError as error:
-    raise MissingExtra("the server", "litestar", "server") from error
+    raise MissingExtra("servers", "litestar", "server") from error
 
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.server import batch, cron, events, health, openapi, operations, session, static, stats, tasks, wheels

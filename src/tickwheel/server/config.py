@@ -5,7 +5,7 @@ Traceback (most recent call last):
 tickwheel.errors.InvalidConfig: port is from 0 to 65,535, not 70000
 """
 
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -43,6 +43,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tls_key: str | None = None
     hosts: list[str] = []  # names it goes by besides those of this machine; "*" for any
     origins: list[str] = []  # pages of other origins that may write
+    log: Literal["console", "json"] = "console"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "WARNING"
     mask: list[str] = []  # words, besides the usual ones, that make the name of an argument a secret's
     body_bytes_max: int = 2**20
     depth_max: int = 32  # of nesting
