@@ -3,9 +3,10 @@
     store --load--> agenda --claim--> in flight --run--> outcome --finish--> store
             far       soon    fenced              workers           fenced
 
-Four loops share the work: one keeps the leases and loads what comes into the horizon, one turns the agenda and
-claims, one writes outcomes, and one listens to what others change. Each does one thing in batches, survives a store
-that is away for a while, and holds nothing that the store does not have: after a crash another engine goes on.
+Five loops share the work: one keeps the leases and loads what comes into the horizon, one turns the agenda and
+claims, one turns the queues, one writes outcomes, and one listens to what others change. Each does one thing in
+batches, survives a store that is away for a while, and holds nothing that the store does not have: after a crash
+another engine goes on.
 
 Tasks are claimed some milliseconds ahead, in one fenced write for all of them, and then started exactly when they are
 due, by the wall clock. A step of that clock is noticed: forward, tasks are due by their late policy; back, the agenda
@@ -16,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from itertools import compress
+from operator import add
 from random import Random
 from typing import Final
 
@@ -27,6 +29,7 @@ from tickwheel.scheduler.agenda import Agenda
 from tickwheel.scheduler.flights import Flights, told_of
 from tickwheel.scheduler.holdings import Holdings
 from tickwheel.scheduler.options import Options
+from tickwheel.scheduler.queues import Queues
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.stores.contract import Due, Lease, Store
 from tickwheel.tasks import outcomes
@@ -79,7 +82,18 @@ class Engine:
             batch_max=options.batch_max,
             landed=self._landed,
         )
-        self._agenda = Agenda(self._now())
+        self.queues = Queues(
+            store,
+            self._holdings,
+            self._flights,
+            clock=clock,
+            events=events,
+            chance=chance,
+            landed=self._landed,
+            doubt=self._doubt,
+            origin=self._now(),
+        )
+        self._agenda = Agenda(self.queues.soon.origin)  # as one wheel they are shown
         self._loaded_until = 0
         self._rescan_at = self._now() + options.rescan_ms
         self._look = asyncio.Event()  # at the agenda
@@ -104,6 +118,7 @@ class Engine:
             for name, step in (
                 ("keep", self._keep),
                 ("turn", self._turn),
+                ("queues", self.queues.turn),
                 ("write", self._flights.write),
                 ("listen", self._listen),
             )
@@ -114,6 +129,7 @@ class Engine:
         """Take no more, wait for what runs, write its outcomes, and let others have the partitions."""
         self._stopping = True
         self._look.set()
+        self.queues.stop()
         async with self._claiming:
             pass  # what is being claimed is ours to run: broken off, it would look as if we had died with it
         try:
@@ -128,6 +144,7 @@ class Engine:
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
+        await self.queues.close()
         await self._flights.close()
         await self._holdings.give_back()
 
@@ -174,7 +191,7 @@ class Engine:
         now = self._now()
         orphaned = 0
         while found := await self._store.orphans(leases, self._options.batch_max):
-            left = [task for task in found if task.id not in self._flights]
+            left = [task for task in found if task.id not in self._flights and task.id not in self.queues.leases]
             if not left:
                 break  # they run right here, under leases that we had before
             wanted = (self._flights.finish(task, outcomes.orphan(task, now)) for task in left)
@@ -206,7 +223,10 @@ class Engine:
 
     def _enter(self, page: Iterable[Due]) -> None:
         for due in page:
-            if due.id not in self._flights:
+            if due.queue is not None:
+                self._agenda.drop(due.id)
+                self.queues.put(due)
+            elif due.id not in self._flights:
                 self._agenda.put(due)
         self._look.set()
 
@@ -244,6 +264,7 @@ class Engine:
         log.warning("the clock was set back; loading again what is due")
         self._ticks += self._agenda.ticks
         self._agenda = Agenda(self._now())
+        self.queues.forget(self._agenda.origin)
         until = self._now() + self._options.horizon_ms
         await self._load(self._holdings.leases(), None, until)
         self._loaded_until = until
@@ -253,9 +274,12 @@ class Engine:
             claimed = await self._store.claim(leases, [due.id for due in entries], now + self._options.ahead_ms)
         except BaseException:
             self._enter(entries)  # what was not claimed is still due
-            self._doubtful = True
+            self._doubt()
             raise
         self._flights.launch(claimed)
+
+    def _doubt(self) -> None:
+        self._doubtful = True
 
     def _landed(self, task: Task | None) -> None:
         """Look again: there is more room, and a task that is pending again may be due."""
@@ -273,9 +297,11 @@ class Engine:
             # What is due later is found in time by the next rescan.
             await self._load(leases, None, min(self._loaded_until, self._now() + 2 * self._options.rescan_ms))
             running = [task.id for task in self._flights.tasks() if task.partition in changed]
+            running += self.queues.leases.ids(changed)
             for task in await self._store.get(running) if running else []:
                 if task is not None and task.cancel_requested:
                     self._flights.cancel(task.id)
+                    self.queues.leases.cancel(task.id)
             # Most of what changes is our own doing, and known: looking for the rest gets a share of the time.
             took_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
             await asyncio.sleep(max(LISTEN_S, took_s * LISTEN_SHARE))
@@ -284,18 +310,22 @@ class Engine:
 
     def note(self, task: Task) -> None:
         """Take note of a task as it is in the store now."""
-        if task.cancel_requested and task.id in self._flights:
+        if task.cancel_requested:
             self._flights.cancel(task.id)
+            self.queues.leases.cancel(task.id)
         if task.status is not Status.PENDING or self._holdings.of(task.partition) is None:
             self._agenda.drop(task.id)
+            self.queues.drop(task.id)
         elif task.run_at <= self._loaded_until:
-            self._enter([Due(task.run_at, task.id, task.partition, task.priority, task.version)])
+            self._enter([Due(task.run_at, task.id, task.partition, task.priority, task.version, task.queue)])
 
     def where(self, task: Task) -> str:
         """Say where a task is now: running, in the wheel, or in the store alone."""
         if task.id in self._flights:
             return "running here"
-        return "in the wheel" if task.id in self._agenda else "in the store, beyond the horizon"
+        if task.id in self._agenda:
+            return "in the wheel"
+        return self.queues.where(task.id) or "in the store, beyond the horizon"
 
     def leases(self) -> list[Lease]:
         """Return what is ours for certain."""
@@ -303,11 +333,12 @@ class Engine:
 
     def dials(self) -> Dials:
         """Return what the wheel looks like; to be asked on its loop."""
-        return self._agenda.dials(self._now())
+        now = self._now()
+        return self._agenda.dials(now).and_those_of(self.queues.soon.dials(now))
 
     def slot(self, level: int, slot: int) -> list[Due]:
         """List what waits in a slot of the wheel."""
-        return self._agenda.slot(level, slot)
+        return self._agenda.slot(level, slot) + self.queues.soon.slot(level, slot)
 
     def picture(self) -> Picture:
         """Return how it stands; to be asked on its loop."""
@@ -317,10 +348,12 @@ class Engine:
             at=now,
             queued=len(self._flights),
             queued_max=self._options.in_flight_max,
-            levels=self._agenda.levels(),
-            overflow=self._agenda.overflow,
+            levels=list(map(add, self._agenda.levels(), self.queues.soon.levels())),
+            overflow=self._agenda.overflow + self.queues.soon.overflow,
             ticks=self._ticks + self._agenda.ticks,
             oldest_due_at=self._agenda.oldest_due(now),
             clock_step_ms=round(step_ns / 1_000_000),
             partitions=len(self._holdings.leases()),
+            parked=self.queues.parked,
+            leased=len(self.queues.leases),
         )
