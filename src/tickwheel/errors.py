@@ -45,6 +45,7 @@ __all__ = [
     "LengthMismatch",
     "MissingCallback",
     "MissingExtra",
+    "NoQueuesHere",
     "NotATimer",
     "NotWholeTicks",
     "PayloadTooLarge",
@@ -584,6 +585,13 @@ class InvalidSignature(TickwheelError, ValueError):
 
 class InvalidLease(TickwheelError, ValueError):
     """Nothing can be leased like that."""
+
+
+class NoQueuesHere(TickwheelError, RuntimeError):
+    """Queues are read where tasks are run."""
+
+    def __init__(self) -> None:
+        super().__init__("this scheduler runs no tasks, or was not started: lease from one that does")
 
 
 class LeaseLost(TickwheelError, RuntimeError):

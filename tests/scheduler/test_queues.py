@@ -12,7 +12,15 @@ import pytest
 from tests.scheduler.flaky import FlakyStore
 from tests.scheduler.worlds import World
 from tickwheel import aio
-from tickwheel.errors import InvalidDuration, InvalidLease, InvalidLimit, InvalidTask, LeaseLost, StoreError
+from tickwheel.errors import (
+    InvalidDuration,
+    InvalidLease,
+    InvalidLimit,
+    InvalidTask,
+    LeaseLost,
+    NoQueuesHere,
+    StoreError,
+)
 from tickwheel.scheduler import AsyncScheduler, Message
 from tickwheel.tasks import RetryPolicy, Status
 
@@ -424,7 +432,7 @@ def test_what_cannot_be_is_refused(world: World) -> None:
             await scheduler.add("note", {"what": "x"}, queue="emails")
         with pytest.raises(InvalidTask, match="say which"):
             await scheduler.add()
-        with pytest.raises(InvalidTask, match="say webhook= or queue="):
+        with pytest.raises(InvalidTask, match="say webhook or queue"):
             await scheduler.add("queue:emails")
         with pytest.raises(InvalidTask, match="a way of delivery"):
             scheduler.task("queue:emails")(print)
@@ -445,7 +453,7 @@ def test_what_cannot_be_is_refused(world: World) -> None:
 def test_only_one_who_runs_tasks_can_lease_them(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         await scheduler.add(queue="emails", id="m")
-        with pytest.raises(InvalidLease, match="runs tasks"):
+        with pytest.raises(NoQueuesHere):
             await scheduler.lease("emails")
 
     world.play(story, run=False)

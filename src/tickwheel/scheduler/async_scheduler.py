@@ -22,7 +22,7 @@ import msgspec
 
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import Duration
-from tickwheel.errors import InvalidLease, InvalidSchedule, UnknownTask
+from tickwheel.errors import InvalidSchedule, NoQueuesHere, UnknownTask
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.draft import Wishes, moment_of, to_ms
@@ -66,9 +66,9 @@ class AsyncScheduler(Verbs):
         self._chance = chance or Random()  # noqa: S311 - spreads retries and names tasks, keeps no secrets
         self._options = msgspec.convert(options, Options) if options else Options()
         self._registry = Registry(lasting=store != "memory://")
-        self._webhooks = webhooks
+        self._webhooks: Courier | None = None
         if webhooks is not None:
-            self._registry.add(webhooks.handler)
+            self.send_with(webhooks)
         self._store: Store | None = None
         self._engine: Engine | None = None
         self.events = Events()
@@ -95,6 +95,11 @@ class AsyncScheduler(Verbs):
         if timeout is not None:
             options["timeout_ms"] = to_ms(timeout)
         return self._registry.register(name, **options)
+
+    def send_with(self, webhooks: Courier) -> None:
+        """Send webhooks from now on, and close what sends them at the end."""
+        self._registry.add(webhooks.handler)
+        self._webhooks = webhooks
 
     # -- begin and end
 
@@ -256,10 +261,19 @@ class AsyncScheduler(Verbs):
         """Let a lease end so long from now; return when that is, in milliseconds since 1970."""
         return await self._queues.leases.extend(task_id, token, check_lease(to_ms(lease)))
 
+    def leased_from(self, task_id: str) -> str | None:
+        """Return the queue that a task is leased from now; None if it is not."""
+        return self._queues.leases.queue_of(task_id)
+
+    def lease_no_more(self) -> None:
+        """Send consumers away that wait, and lease nothing from now on; what is leased may still be acknowledged."""
+        if self._engine is not None:
+            self._engine.queues.stop()
+
     @property
     def _queues(self) -> Queues:
         if self._engine is None:
-            raise InvalidLease("queues are read from a scheduler that runs tasks, and is started; this one does not")
+            raise NoQueuesHere
         return self._engine.queues
 
     # -- parts

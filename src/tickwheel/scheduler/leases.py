@@ -106,6 +106,11 @@ class Leases:
     def __contains__(self, task_id: str) -> bool:
         return task_id in self._leased
 
+    def queue_of(self, task_id: str) -> str | None:
+        """Return the queue that a task is leased from; None if it is not leased."""
+        leased = self._leased.get(task_id)
+        return None if leased is None else leased.task.queue
+
     def ids(self, partitions: Container[int]) -> list[str]:
         """List what is leased of some partitions."""
         return [task_id for task_id, leased in self._leased.items() if leased.task.partition in partitions]

@@ -49,8 +49,7 @@ def _function(registry: Registry, handler: str | Callable[..., Any] | None, *, h
         raise InvalidTask("a task goes to a handler, a webhook or a queue: say which")
     if not isinstance(handler, str):
         return registry.find(registry.name_of(handler))
-    if delivery.is_taken(handler):
-        raise InvalidTask(f"no function is called {handler!r}; say webhook= or queue= instead")
+    delivery.check_function(handler)
     return registry.find(handler) if here else _elsewhere(handler)
 
 

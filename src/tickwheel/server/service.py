@@ -78,6 +78,7 @@ class Service:
         """End the streams and say to whoever asks that no more should be sent here."""
         self.stopping = True
         self.stream.close()
+        self.scheduler.lease_no_more()
 
     async def _tick(self) -> None:
         while True:

@@ -29,6 +29,7 @@ __all__ = [
     "WEBHOOK",
     "WEBHOOK_TIMEOUT_MS",
     "Webhook",
+    "check_function",
     "check_queue",
     "check_webhook",
     "handler_of",
@@ -81,6 +82,13 @@ def queue_of(handler: str) -> str | None:
 def is_taken(name: str) -> bool:
     """Tell whether a name stands for a way of delivery, and so for no function."""
     return name == WEBHOOK or name.startswith(QUEUE)
+
+
+def check_function(name: str) -> str:
+    """Return the name of a function, or say that it is none."""
+    if is_taken(name):
+        raise InvalidTask(f"no function is called {name!r:.120}; say webhook or queue instead")
+    return name
 
 
 def check_queue(queue: object) -> str:
