@@ -17,10 +17,9 @@ import asyncio
 import ssl
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
-import httpcore
 import msgspec
 
 from tickwheel.clock import Clock, SystemClock
@@ -30,14 +29,16 @@ from tickwheel.tasks.record import Task
 from tickwheel.tasks.registry import Handler
 from tickwheel.webhooks.addresses import Guard
 from tickwheel.webhooks.answers import judge
-from tickwheel.webhooks.connecting import GuardedNetwork, Resolve, look_up
+from tickwheel.webhooks.connecting import UNREACHABLE, Resolve, look_up, open_pool
 from tickwheel.webhooks.signing import check_secrets, message_id, signed
+
+if TYPE_CHECKING:
+    from httpcore import AsyncConnectionPool, Response
 
 __all__ = ["Webhooks"]
 
 CONNECTIONS: Final = 100
 CONNECTIONS_MAX: Final = 1_000
-IDLE_S: Final = 15.0  # how long a connection is kept for the next one; servers close theirs after some more
 CONNECT_S: Final = 10.0
 # An answer is its status. The rest is read only so that the connection can be used again, if that is quick.
 REST_BYTES_MAX: Final = 64 * 1024
@@ -60,11 +61,12 @@ class Webhooks:
         if not 1 <= connections <= CONNECTIONS_MAX:
             raise InvalidTask(f"there are 1 to {CONNECTIONS_MAX:,} connections, not {connections!r}")
         self._keys = check_secrets([secret] if isinstance(secret, str) else secret)
-        self._network = GuardedNetwork(Guard(allow), resolve)
+        self._guard = Guard(allow)
+        self._resolve = resolve
         self._connections = connections
         self._tls = tls
         self._clock = clock or SystemClock()
-        self._pool: httpcore.AsyncConnectionPool | None = None
+        self._pool: AsyncConnectionPool | None = None
         self.handler = Handler(
             name=WEBHOOK,
             function=self.send,
@@ -82,7 +84,7 @@ class Webhooks:
         where = f"{parts.scheme}://{parts.netloc}"  # the rest may be a secret
         try:
             status, retry_after = await self._post(task, task.webhook.url)
-        except (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError) as error:
+        except UNREACHABLE as error:
             raise WebhookFailed(f"{where} could not be reached: {type(error).__name__}: {error}") from None
         judge(where, status, retry_after, self._clock.time_ns() // 1_000_000)
         return {"status": status}
@@ -116,15 +118,9 @@ class Webhooks:
             **signed(self._keys, message_id(task.occurrence_id), self._clock.time_ns() // 10**9, body),
         }
 
-    def _opened(self) -> httpcore.AsyncConnectionPool:
+    def _opened(self) -> "AsyncConnectionPool":
         if self._pool is None:
-            self._pool = httpcore.AsyncConnectionPool(
-                ssl_context=self._tls or ssl.create_default_context(),
-                max_connections=self._connections,
-                max_keepalive_connections=self._connections,
-                keepalive_expiry=IDLE_S,
-                network_backend=self._network,
-            )
+            self._pool = open_pool(self._guard, self._resolve, self._connections, self._tls)
         return self._pool
 
     async def close(self) -> None:
@@ -134,7 +130,7 @@ class Webhooks:
             await pool.aclose()
 
 
-async def read_rest(response: httpcore.Response) -> None:
+async def read_rest(response: "Response") -> None:
     """Read what comes after the status, if there is not much of it and it comes at once."""
     read_bytes = 0
     try:
@@ -143,5 +139,5 @@ async def read_rest(response: httpcore.Response) -> None:
                 read_bytes += len(part)
                 if read_bytes > REST_BYTES_MAX:
                     break
-    except (TimeoutError, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError):
+    except (TimeoutError, *UNREACHABLE):
         pass  # what was said is known: the connection is closed
