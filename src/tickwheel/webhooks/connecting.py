@@ -10,7 +10,6 @@ is kept for the next request was checked when it was made.
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
@@ -22,28 +21,14 @@ try:
 except ImportError as error:
     raise MissingExtra("webhooks", "httpcore", "server") from error
 
-__all__ = ["UNREACHABLE", "Resolve", "look_up", "open_pool"]
+__all__ = ["UNREACHABLE", "GuardedNetwork", "Resolve", "look_up"]
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 ADDRESSES_MAX: Final = 4  # of a name that are tried, one after the other
-IDLE_S: Final = 15.0  # how long a connection is kept for the next request; servers close theirs after some more
 
 # What is raised if nobody is there, does not answer, or answers with something else than HTTP.
 UNREACHABLE: Final = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError)
-
-
-def open_pool(
-    guard: Guard, resolve: Resolve, connections: int, tls: ssl.SSLContext | None
-) -> httpcore.AsyncConnectionPool:
-    """Return a pool of so many connections, each to an address that the guard lets pass."""
-    return httpcore.AsyncConnectionPool(
-        ssl_context=tls or ssl.create_default_context(),
-        max_connections=connections,
-        max_keepalive_connections=connections,
-        keepalive_expiry=IDLE_S,
-        network_backend=GuardedNetwork(guard, resolve),
-    )
 
 
 async def look_up(host: str, port: int) -> Sequence[str]:

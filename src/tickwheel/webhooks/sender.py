@@ -17,7 +17,7 @@ import asyncio
 import ssl
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -29,11 +29,9 @@ from tickwheel.tasks.record import Task
 from tickwheel.tasks.registry import Handler
 from tickwheel.webhooks.addresses import Guard
 from tickwheel.webhooks.answers import judge
-from tickwheel.webhooks.connecting import UNREACHABLE, Resolve, look_up, open_pool
+from tickwheel.webhooks.connecting import UNREACHABLE, GuardedNetwork, Resolve, look_up
+from tickwheel.webhooks.pool import Pool, Request, Response
 from tickwheel.webhooks.signing import check_secrets, message_id, signed
-
-if TYPE_CHECKING:
-    from httpcore import AsyncConnectionPool, Response
 
 __all__ = ["Webhooks"]
 
@@ -61,12 +59,11 @@ class Webhooks:
         if not 1 <= connections <= CONNECTIONS_MAX:
             raise InvalidTask(f"there are 1 to {CONNECTIONS_MAX:,} connections, not {connections!r}")
         self._keys = check_secrets([secret] if isinstance(secret, str) else secret)
-        self._guard = Guard(allow)
-        self._resolve = resolve
+        self._network = GuardedNetwork(Guard(allow), resolve)
         self._connections = connections
         self._tls = tls
         self._clock = clock or SystemClock()
-        self._pool: AsyncConnectionPool | None = None
+        self._pool: Pool | None = None
         self.handler = Handler(
             name=WEBHOOK,
             function=self.send,
@@ -92,13 +89,14 @@ class Webhooks:
     async def _post(self, task: Task, url: str) -> tuple[int, str | None]:
         body = msgspec.json.encode(task.args)
         timeouts = dict.fromkeys(("connect", "pool"), CONNECT_S) | dict.fromkeys(("read", "write"), None)
-        async with self._opened().stream(
+        request = Request(
             "POST",
             url,
             headers=list(self._headers(task, body).items()),
             content=body,
             extensions={"timeout": timeouts},  # the whole of it has the time of the task
-        ) as response:
+        )
+        async with self._opened().post(request) as response:
             await read_rest(response)
             found = [value for name, value in response.headers if name.lower() == b"retry-after"]
             return response.status, found[0].decode("latin-1") if found else None
@@ -118,19 +116,19 @@ class Webhooks:
             **signed(self._keys, message_id(task.occurrence_id), self._clock.time_ns() // 10**9, body),
         }
 
-    def _opened(self) -> "AsyncConnectionPool":
+    def _opened(self) -> Pool:
         if self._pool is None:
-            self._pool = open_pool(self._guard, self._resolve, self._connections, self._tls)
+            self._pool = Pool(self._network, self._tls or ssl.create_default_context(), self._connections)
         return self._pool
 
     async def close(self) -> None:
         """Let go of the connections; the next webhook opens new ones."""
         pool, self._pool = self._pool, None
         if pool is not None:
-            await pool.aclose()
+            await pool.close()
 
 
-async def read_rest(response: "Response") -> None:
+async def read_rest(response: Response) -> None:
     """Read what comes after the status, if there is not much of it and it comes at once."""
     read_bytes = 0
     try:
