@@ -23,10 +23,8 @@ CHECKS = [
 
 # What chance alone would hardly ever write.
 FITTING = {"handler": "echo", "delay": "1h", "every": 60, "cron": "0 9 * * *", "timeout": "5m"}
-APART = {  # what does not go together
-    **{"at": "delay", "cron": "every", "retries": "retry", "tz": ""},
-    **{"webhook": "handler", "queue": "handler"},
-}
+TWICE = {"webhook": "handler", "queue": "handler"}
+APART = {"at": "delay", "cron": "every", "retries": "retry", "tz": "", **TWICE}  # what does not go together
 ALONE = ("/operations/", "/messages/")  # addresses of what chance does not know the name of
 
 

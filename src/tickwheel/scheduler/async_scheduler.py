@@ -265,11 +265,6 @@ class AsyncScheduler(Verbs):
         """Return the queue that a task is leased from now; None if it is not."""
         return self._queues.leases.queue_of(task_id)
 
-    def lease_no_more(self) -> None:
-        """Send consumers away that wait, and lease nothing from now on; what is leased may still be acknowledged."""
-        if self._engine is not None:
-            self._engine.queues.stop()
-
     @property
     def _queues(self) -> Queues:
         if self._engine is None:

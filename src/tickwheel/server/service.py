@@ -78,7 +78,6 @@ class Service:
         """End the streams and say to whoever asks that no more should be sent here."""
         self.stopping = True
         self.stream.close()
-        self.scheduler.lease_no_more()
 
     async def _tick(self) -> None:
         while True:
