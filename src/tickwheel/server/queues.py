@@ -57,20 +57,20 @@ async def lease(service: Service, request: Asked, queue: str) -> Response[bytes]
     with pointing("/wait"):
         check_wait(to_ms(body.wait))
     leasing = service.scheduler.lease(queue, limit=body.max, lease=body.lease, wait=body.wait)
-    messages = await while_there(request, leasing)
+    messages = await while_there(service, request, leasing)
     return answer(Messages(messages=[shape_of_message(message) for message in messages or ()]))
 
 
-async def while_there(request: Asked, work: Coroutine[Any, Any, T]) -> T | None:
-    """Wait for work as long as the one who asked for it does; None if they hung up."""
+async def while_there(service: Service, request: Asked, work: Coroutine[Any, Any, T]) -> T | None:
+    """Wait for work as long as the one who asked for it does, and the server goes on; None if one of them leaves."""
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(hang_up(request))
+    leaving = (asyncio.ensure_future(hang_up(request)), asyncio.ensure_future(service.goodbye.wait()))
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((working, *leaving), return_when=asyncio.FIRST_COMPLETED)
         return await working if working.done() else None
     finally:
-        leaving.cancel()
-        working.cancel()
+        for each in (working, *leaving):
+            each.cancel()
 
 
 async def hang_up(request: Asked) -> None:
