@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import Any
 
 __all__ = [
+    "AddressRefused",
     "BatchTooLarge",
     "BrokenWheel",
     "DelayOutOfRange",
@@ -22,6 +23,7 @@ __all__ = [
     "DuplicateTask",
     "ForeignTimer",
     "ForeignWorkers",
+    "GiveUp",
     "HandMovedBack",
     "InvalidArguments",
     "InvalidCache",
@@ -31,14 +33,19 @@ __all__ = [
     "InvalidDuration",
     "InvalidFilter",
     "InvalidGeometry",
+    "InvalidLease",
     "InvalidLimit",
     "InvalidResult",
     "InvalidSchedule",
+    "InvalidSecret",
+    "InvalidSignature",
     "InvalidTask",
     "InvalidWorkers",
+    "LeaseLost",
     "LengthMismatch",
     "MissingCallback",
     "MissingExtra",
+    "NoQueuesHere",
     "NotATimer",
     "NotWholeTicks",
     "PayloadTooLarge",
@@ -59,12 +66,15 @@ __all__ = [
     "TimerNotFired",
     "TimerStopped",
     "TimersStopped",
+    "TooManyLeases",
     "TooManyTimers",
+    "TryLater",
     "UnknownHandler",
     "UnknownOption",
     "UnknownStore",
     "UnknownTask",
     "UnnamedHandler",
+    "WebhookFailed",
     "WheelClosed",
     "WorkersClosed",
     "WorkersFull",
@@ -541,3 +551,81 @@ class ServerRefused(TickwheelError, RuntimeError):
     def __init__(self, status: int, why: str) -> None:
         self.status = status
         super().__init__(f"the server refuses: {why} ({status})")
+
+
+class TryLater(TickwheelError, RuntimeError):
+    """A run failed and knows when to try again; raise it from a handler to say so. The retries are counted as ever."""
+
+    def __init__(self, why: str, wait_ms: int) -> None:
+        self.wait_ms = wait_ms
+        super().__init__(f"{why}; it can be tried again in {wait_ms / 1000:g} s")
+
+
+class GiveUp(TickwheelError, RuntimeError):
+    """A run failed, and every other one would; raise it from a handler to end the task, occurrences and all."""
+
+
+# -- webhooks
+
+
+class WebhookFailed(TickwheelError, RuntimeError):
+    """A webhook was not taken: the receiver could not be reached, or answered with something else than 2xx."""
+
+
+class AddressRefused(TickwheelError, PermissionError):
+    """A webhook would go to an address inside, where only this machine or its neighbours should reach."""
+
+    def __init__(self, host: str, address: str, kind: str) -> None:
+        self.host = host
+        self.address = address
+        self.kind = kind
+        super().__init__(
+            f"{host!r} is at {address}, which is {kind}: webhooks do not go there, unless its network is allowed"
+        )
+
+
+class InvalidSecret(TickwheelError, ValueError):
+    """Not a secret that webhooks can be signed with."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}; a secret is 'whsec_' and the base64 of 24 to 64 random bytes: new_secret() makes one")
+
+
+class InvalidSignature(TickwheelError, ValueError):
+    """A webhook that was not signed by someone who has the secret, or not just now."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"this webhook is not to be trusted: {why}")
+
+
+# -- queues
+
+
+class InvalidLease(TickwheelError, ValueError):
+    """Nothing can be leased like that."""
+
+
+class NoQueuesHere(TickwheelError, RuntimeError):
+    """Queues are read where tasks are run."""
+
+    def __init__(self) -> None:
+        super().__init__("this scheduler runs no tasks, or was not started: lease from one that does")
+
+
+class LeaseLost(TickwheelError, RuntimeError):
+    """A message is not leased with this token any more."""
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        super().__init__(
+            f"task {task_id!r} is not leased with this token: its lease ran out, it was cancelled, or it was "
+            "acknowledged before; leave it alone, it is offered again if it has to be"
+        )
+
+
+class TooManyLeases(TickwheelError, RuntimeError):
+    """As many messages as may be are leased."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        super().__init__(f"{most:,} messages are leased already; acknowledge some, or wait until their leases run out")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-EXTRAS = ("prometheus_client", "structlog", "opentelemetry", "litestar", "uvicorn")
+EXTRAS = ("httpcore", "prometheus_client", "structlog", "opentelemetry", "litestar", "uvicorn")
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
@@ -14,7 +14,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_library_loads_none_of_them() -> None:
     done = run(
-        "import sys, tickwheel, tickwheel.cli, tickwheel.observe, tickwheel.scheduler\n"
+        "import sys, tickwheel, tickwheel.cli, tickwheel.observe, tickwheel.scheduler, tickwheel.webhooks\n"
         "import tickwheel.observe.event_log, tickwheel.observe.masking\n"
         f"print(sorted(set({EXTRAS!r}) & set(sys.modules)))"
     )
@@ -38,3 +38,9 @@ def test_what_is_missing_is_named(module: str, package: str, words: str) -> None
 def test_a_server_says_what_it_needs() -> None:
     done = run("import sys; sys.modules['litestar'] = None; import tickwheel.server")
     assert "servers need litestar, which is not installed: pip install 'tickwheel[server]'" in done.stderr
+
+
+def test_what_sends_webhooks_is_named() -> None:
+    done = run("import sys; sys.modules['httpcore'] = None; from tickwheel.webhooks import verify, Webhooks")
+    words = "webhooks need httpcore, which is not installed: pip install 'tickwheel[server]'"
+    assert f"tickwheel.errors.MissingExtra: {words}" in done.stderr

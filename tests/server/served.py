@@ -41,11 +41,12 @@ READY = re.compile(r"ready at (\S+)")
 class Served:
     """A server that is started, asked, and stopped or killed."""
 
-    def __init__(self, folder: Path, *flags: str, **environment: str) -> None:
+    def __init__(self, folder: Path, *flags: str, app: str | None = "shop:scheduler", **environment: str) -> None:
         (folder / "shop.py").write_text(SHOP)
         self.folder = folder
         self.log: IO[str] = (folder / "log").open("a")
-        command = [sys.executable, "-m", "tickwheel.cli", "serve", "--app", "shop:scheduler", "--port", "0", *flags]
+        shown = [] if app is None else ["--app", app]
+        command = [sys.executable, "-m", "tickwheel.cli", "serve", *shown, "--port", "0", *flags]
         self.process = subprocess.Popen(
             command,
             cwd=folder,

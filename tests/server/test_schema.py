@@ -23,7 +23,16 @@ CHECKS = [
 
 # What chance alone would hardly ever write.
 FITTING = {"handler": "echo", "delay": "1h", "every": 60, "cron": "0 9 * * *", "timeout": "5m"}
-APART = {"at": "delay", "cron": "every", "retries": "retry", "tz": ""}  # what does not go together
+TWICE = {"webhook": "handler", "queue": "handler"}
+APART = {"at": "delay", "cron": "every", "retries": "retry", "tz": "", **TWICE}  # what does not go together
+ALONE = ("/operations/", "/messages/")  # addresses of what chance does not know the name of
+
+
+def at_once(case: Any) -> Any:
+    """Let nobody wait for messages that do not come."""
+    if isinstance(case.body, dict) and isinstance(case.body.get("wait"), int | float):
+        case.body["wait"] = 0
+    return case
 
 
 def likely(case: Any) -> Any:
@@ -64,13 +73,13 @@ def test_every_answer_is_as_described(server: Served, description: Any, address:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=st.one_of(right, wrong, right.map(likely)) if takes_something else right)
+    @given(case=st.one_of(right, wrong, right.map(likely)).map(at_once) if takes_something else right)
     def check(case: Any) -> None:
         seen.add(case.call_and_validate(base_url=server.url.rstrip("/"), checks=CHECKS).status_code)
 
     seen: set[int] = set()
     check()
-    assert seen & set(address.answers) or "/operations/" in address.path, f"nothing went well: {seen}"
+    assert seen & set(address.answers) or any(part in address.path for part in ALONE), f"nothing went well: {seen}"
     assert server.process.poll() is None
 
 

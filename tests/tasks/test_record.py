@@ -23,6 +23,7 @@ from tickwheel.tasks import (
     Task,
     TaskContext,
     Trigger,
+    Webhook,
 )
 
 MOMENTS = st.integers(0, 2**50)
@@ -37,6 +38,7 @@ TASKS = st.builds(
     Task,
     id=TEXT,
     handler=TEXT,
+    webhook=st.none() | st.builds(Webhook, url=TEXT, headers=st.dictionaries(TEXT, TEXT, max_size=3)),
     args=st.dictionaries(TEXT, JSON, max_size=3),
     meta=st.dictionaries(TEXT, TEXT, max_size=3),
     tags=st.lists(TEXT, max_size=3),

@@ -41,6 +41,8 @@ def serve(
     tls_key: Text = None,
     grace_s: Annotated[float | None, typer.Option("--grace", help="Seconds for runs to end when it is stopped")] = None,
     rate_per_s: Annotated[int | None, typer.Option("--rate", help="Requests a second of one client; 0: any")] = None,
+    deliver: Annotated[bool | None, typer.Option("--deliver", help="Send webhooks and hand out queues")] = None,
+    webhook_secret_file: Annotated[str | None, typer.Option(help="What webhooks are signed with")] = None,
     demo: Annotated[bool | None, typer.Option("--demo", help="Example handlers, and tasks for them")] = None,
 ) -> None:
     """Serve the API and the dashboard, and run tasks."""
@@ -58,6 +60,8 @@ def serve(
         "tls_key": tls_key,
         "grace_s": grace_s,
         "rate_per_s": rate_per_s,
+        "deliver": deliver,
+        "webhook_secret_file": webhook_secret_file,
         "demo": demo,
     }
     settings = effective(flags, config)
@@ -83,7 +87,8 @@ def effective(flags: dict[str, Any], file: str | None) -> Any:
 def scheduler_for(settings: Any) -> AsyncScheduler:
     """Find or make the scheduler to serve."""
     if settings.app is None:
-        return AsyncScheduler(settings.store, run=settings.demo, grace_s=settings.grace_s * RUNS_SHARE)
+        delivers = settings.deliver or settings.webhook_secret_file is not None
+        return AsyncScheduler(settings.store, run=settings.demo or delivers, grace_s=settings.grace_s * RUNS_SHARE)
     found = find_scheduler(settings.app)
     return found if isinstance(found, AsyncScheduler) else found.inner
 
@@ -111,3 +116,12 @@ def token(name: str, role: Annotated[str, typer.Argument(help="read, write or ad
     made, line = make_token(name, role)
     print(f"# the token, which is shown once and kept nowhere: {made}")
     print(line)
+
+
+@app.command()
+@plainly
+def secret() -> None:
+    """Make a secret to sign webhooks with, for the file that --webhook-secret-file names."""
+    from tickwheel.webhooks import new_secret  # noqa: PLC0415 - nobody else needs it
+
+    print(new_secret())

@@ -8,9 +8,11 @@ r"""How a scheduler stands at one moment: what metrics and a dashboard show, and
 It is made by the engine, on its loop, when someone asks: between two pictures nothing is kept.
 """
 
+from operator import add
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from tickwheel.observe.events import Events
 
@@ -29,6 +31,8 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     oldest_due_at: int | None  # of what is due and not claimed; None if nothing is
     clock_step_ms: int  # by how much the wall clock was set since the engine began; below 0: back
     partitions: int  # that this engine owns for certain
+    parked: int = 0  # tasks that are due and wait in queues for consumers
+    leased: int = 0  # tasks that consumers have leased from queues
 
     @property
     def active(self) -> int:
@@ -55,6 +59,14 @@ class Dials(msgspec.Struct, frozen=True, kw_only=True):
     at: int  # milliseconds since 1970
     dials: list[Dial]
     overflow: int  # entries beyond the slowest dial
+
+    def and_those_of(self, other: "Dials") -> "Dials":
+        """Lay one wheel over another with the same dials and hands."""
+        laid = [
+            replace(one, occupancy=list(map(add, one.occupancy, two.occupancy)))
+            for one, two in zip(self.dials, other.dials, strict=True)
+        ]
+        return Dials(at=self.at, dials=laid, overflow=self.overflow + other.overflow)
 
 
 class Watched(Protocol):

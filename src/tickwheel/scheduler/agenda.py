@@ -24,14 +24,14 @@ class Agenda:
     """Entries on a wheel of milliseconds since `origin`, one for each task."""
 
     def __init__(self, origin: int) -> None:
-        self._origin = origin
+        self.origin = origin
         self._wheel = HierarchicalWheel(BINARY)  # its tick is a millisecond
         self._timers: dict[str, Timer] = {}
 
     @property
     def now(self) -> int:
         """The moment its hand stands on."""
-        return self._origin + self._wheel.now
+        return self.origin + self._wheel.now
 
     def put(self, due: Due) -> None:
         """Enter a task, or move it."""
@@ -60,7 +60,7 @@ class Agenda:
     def take(self, until: int, limit: int) -> list[Due]:
         """Take out what is due until a moment, at most so many; the rest stays."""
         entries: list[Due] = []
-        for timer in self._wheel.advance(max(until - self._origin, self._wheel.now), limit):
+        for timer in self._wheel.advance(max(until - self.origin, self._wheel.now), limit):
             due = timer.take()
             assert isinstance(due, Due)
             del self._timers[due.id]
@@ -70,7 +70,7 @@ class Agenda:
     def next_due(self) -> int | None:
         """Return a moment before which nothing is due; None if nothing is pending."""
         tick = self._wheel.next_due()
-        return None if tick is None else self._origin + tick
+        return None if tick is None else self.origin + tick
 
     def oldest_due(self, now: int) -> int | None:
         """Return since when the oldest entry has been due, of those entered first; None if nothing is."""
@@ -84,7 +84,7 @@ class Agenda:
 
     def dials(self, now: int) -> Dials:
         """Return what the wheel looks like, the fastest dial first; between two dues its hand waits for nobody."""
-        hand = max(now - self._origin, 0)
+        hand = max(now - self.origin, 0)
         return Dials(
             at=now,
             dials=[

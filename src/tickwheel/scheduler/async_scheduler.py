@@ -15,7 +15,6 @@ a crash.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from random import Random
 from typing import Any, Self, TypeVar, Unpack
 
@@ -23,34 +22,29 @@ import msgspec
 
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import Duration
-from tickwheel.errors import InvalidSchedule, UnknownTask
+from tickwheel.errors import InvalidSchedule, NoQueuesHere, UnknownTask
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
-from tickwheel.scheduler.draft import Wishes, draft, moment_of, to_ms
+from tickwheel.scheduler.draft import Wishes, moment_of, to_ms
 from tickwheel.scheduler.engine import Engine
+from tickwheel.scheduler.leases import Message, check_lease, check_wait
 from tickwheel.scheduler.options import Options
+from tickwheel.scheduler.queues import Queues
+from tickwheel.scheduler.recipients import Courier
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.scheduler.verbs import Verbs
 from tickwheel.stores import open_store
+from tickwheel.stores.bounds import check_limit
 from tickwheel.stores.contract import Filter, OnConflict, Order, Page, Store
+from tickwheel.tasks.delivery import check_queue
 from tickwheel.tasks.policies import NEVER_AGAIN, RetryPolicy
 from tickwheel.tasks.record import Run, Status, Task
-from tickwheel.tasks.registry import Handler, Registry
+from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Workers
 
 __all__ = ["AsyncScheduler"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@lru_cache(maxsize=1024)  # asked for with every task that is added
-def elsewhere(name: str) -> Handler:
-    """Return what stands for a handler that only the processes know that run tasks."""
-    return Handler(name=name, function=run_elsewhere)
-
-
-def run_elsewhere(**_: Any) -> None:
-    """Do nothing: it is never run here."""
 
 
 class AsyncScheduler(Verbs):
@@ -63,6 +57,7 @@ class AsyncScheduler(Verbs):
         run: bool = True,
         clock: Clock | None = None,
         chance: Random | None = None,
+        webhooks: Courier | None = None,
         **options: Any,
     ) -> None:
         self._where = store
@@ -71,6 +66,9 @@ class AsyncScheduler(Verbs):
         self._chance = chance or Random()  # noqa: S311 - spreads retries and names tasks, keeps no secrets
         self._options = msgspec.convert(options, Options) if options else Options()
         self._registry = Registry(lasting=store != "memory://")
+        self._webhooks: Courier | None = None
+        if webhooks is not None:
+            self.send_with(webhooks)
         self._store: Store | None = None
         self._engine: Engine | None = None
         self.events = Events()
@@ -97,6 +95,11 @@ class AsyncScheduler(Verbs):
         if timeout is not None:
             options["timeout_ms"] = to_ms(timeout)
         return self._registry.register(name, **options)
+
+    def send_with(self, webhooks: Courier) -> None:
+        """Send webhooks from now on, and close what sends them at the end."""
+        self._registry.add(webhooks.handler)
+        self._webhooks = webhooks
 
     # -- begin and end
 
@@ -126,6 +129,8 @@ class AsyncScheduler(Verbs):
         engine, self._engine = self._engine, None
         if engine is not None:
             await engine.stop()
+        if self._webhooks is not None:
+            await self._webhooks.close()
         store, self._store = self._store, None
         if store is not None and isinstance(self._where, str):
             await store.close()
@@ -145,30 +150,20 @@ class AsyncScheduler(Verbs):
 
     async def add(
         self,
-        handler: str | Callable[..., Any],
+        handler: str | Callable[..., Any] | None = None,
         args: Mapping[str, Any] | None = None,
         *,
         on_conflict: OnConflict = "reject",
         **wishes: Unpack[Wishes],
     ) -> Task:
-        """Add a task; it is durable when this returns."""
+        """Add a task for a handler, a webhook or a queue; it is durable when this returns."""
         return (await self.add_many([{"handler": handler, "args": args, **wishes}], on_conflict=on_conflict))[0]
 
     async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
-        now, partitions = self._now(), self._opened.partitions
-        drafts = []
-        for wishes in tasks:
-            rest: Any = dict(wishes)
-            handler, args = self._handler(rest.pop("handler", None)), rest.pop("args", None)
-            drafts.append(draft(handler, args, rest, now=now, new_id=self._new_id(now), partitions=partitions))
+        now = self._now()
+        drafts = [self._draft(wishes, now) for wishes in tasks]
         return [conflict.task for conflict in await self._add_noted(drafts, on_conflict)]
-
-    def _handler(self, handler: str | Callable[..., Any]) -> Handler:
-        name = handler if isinstance(handler, str) else self._registry.name_of(handler)
-        if not self._run and isinstance(handler, str):
-            return elsewhere(name)
-        return self._registry.find(name)
 
     # -- asking
 
@@ -240,6 +235,41 @@ class AsyncScheduler(Verbs):
     async def purge(self, older_than: Duration = "7d") -> int:
         """Delete what has been over for so long, and return how many tasks that were."""
         return await self._opened.purge(self._now() - to_ms(older_than))
+
+    # -- leasing from queues
+
+    async def lease(
+        self, queue: str, *, limit: int = 10, lease: Duration = "30s", wait: Duration = 0
+    ) -> Sequence[Message]:
+        """Lease tasks that wait in a queue, at most so many; if none does, wait for some to come due."""
+        check_limit(limit)
+        lease_ms, wait_ms = check_lease(to_ms(lease)), check_wait(to_ms(wait))
+        return await self._queues.lease(check_queue(queue), limit, lease_ms, wait_ms)
+
+    async def ack(self, task_id: str, token: str) -> Task:
+        """Say that a leased task is done."""
+        return await self._queues.leases.ack(task_id, token)
+
+    async def nack(
+        self, task_id: str, token: str, reason: str = "given back", *, delay: Duration | None = None
+    ) -> Task:
+        """Say that a leased task could not be done: it is tried again by its retry policy, or after a delay."""
+        delay_ms = None if delay is None else to_ms(delay)
+        return await self._queues.leases.nack(task_id, token, reason, delay_ms)
+
+    async def extend(self, task_id: str, token: str, *, lease: Duration = "30s") -> int:
+        """Let a lease end so long from now; return when that is, in milliseconds since 1970."""
+        return await self._queues.leases.extend(task_id, token, check_lease(to_ms(lease)))
+
+    def leased_from(self, task_id: str) -> str | None:
+        """Return the queue that a task is leased from now; None if it is not."""
+        return self._queues.leases.queue_of(task_id)
+
+    @property
+    def _queues(self) -> Queues:
+        if self._engine is None:
+            raise NoQueuesHere
+        return self._engine.queues
 
     # -- parts
 

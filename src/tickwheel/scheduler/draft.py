@@ -10,6 +10,7 @@ import msgspec
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidSchedule, InvalidTask, PayloadTooLarge
 from tickwheel.stores.bounds import NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
+from tickwheel.tasks.delivery import Webhook, check_webhook
 from tickwheel.tasks.policies import RUN_ONCE, LateMode, LatePolicy, RetryPolicy
 from tickwheel.tasks.record import Task
 from tickwheel.tasks.registry import Handler
@@ -41,6 +42,8 @@ class Wishes(TypedDict, total=False):
     tags: list[str]
     at_most_once: bool
     expires_at: datetime | None  # with a time zone
+    webhook: str | Webhook  # where to send it, instead of a handler
+    queue: str  # where it waits to be leased, instead of a handler
 
 
 WISHES: Final = frozenset(Wishes.__annotations__)
@@ -95,6 +98,7 @@ def _unusual(wishes: Wishes, retry: RetryPolicy, timeout_ms: int) -> dict[str, A
         "times": times,
         "at_most_once": wishes.get("at_most_once", False),
         "expires_at": None if expires_at is None else moment_of(expires_at),
+        "webhook": check_webhook(wishes["webhook"]) if "webhook" in wishes else None,
     }
 
 

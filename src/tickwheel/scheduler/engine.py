@@ -3,10 +3,10 @@
     store --load--> agenda --claim--> in flight --run--> outcome --finish--> store
             far       soon    fenced              workers           fenced
 
-Six loops share the work: one holds our partitions and one watches for others to take over, one keeps the agenda
-filled with what comes into the horizon, one turns it and claims, one writes outcomes, and one listens to what others
-change. Each does one thing in batches, survives a store that is away for a while, and holds nothing that the store does
-not have: after a crash another engine goes on.
+Seven loops share the work: one holds our partitions and one watches for others to take over, one keeps the agenda
+filled with what comes into the horizon, one turns it and claims, one turns the queues, one writes outcomes, and one
+listens to what others change. Each does one thing in batches, survives a store that is away for a while, and holds
+nothing that the store does not have: after a crash another engine goes on.
 
 Tasks are claimed some milliseconds ahead, in one fenced write for all of them, and then started exactly when they are
 due, by the wall clock. A step of that clock is noticed: forward, tasks are due by their late policy; back, the agenda
@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from itertools import compress
+from operator import add
 from random import Random
 from typing import Final
 
@@ -29,6 +30,7 @@ from tickwheel.observe.picture import Dials, Picture
 from tickwheel.scheduler.agenda import Agenda
 from tickwheel.scheduler.flights import Flights, told_of
 from tickwheel.scheduler.options import Options
+from tickwheel.scheduler.queues import Queues
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.stores.contract import Due, Lease, Store
 from tickwheel.tasks import outcomes
@@ -71,6 +73,7 @@ class Engine:
         self._events = events
         self._options = options
         self._agenda = Agenda(self._now())
+        self._claiming = asyncio.Lock()
         self._holdings = Holdings(store, node, clock, options.lease_ttl_ms, lost=self._forget)
         self._flights = Flights(
             store,
@@ -83,12 +86,23 @@ class Engine:
             batch_max=options.batch_max,
             landed=self._landed,
         )
+        self.queues = Queues(
+            store,
+            self._holdings,
+            self._flights,
+            clock=clock,
+            events=events,
+            chance=chance,
+            landed=self._landed,
+            doubt=self._doubt,
+            claiming=self._claiming,
+            origin=self._agenda.origin,  # as one wheel they are shown
+        )
         self._loaded_until = 0
         self._rescan_at = self._now() + options.rescan_ms
         self._held = asyncio.Event()  # there was a round, and something may be new
         self._look = asyncio.Event()  # at the agenda
         self._stopping = False
-        self._claiming = asyncio.Lock()
         self._doubtful = False  # whether a claim was made that nobody knows of
         self._loops: list[asyncio.Task[None]] = []
         self._ticks = 0  # of agendas before this one
@@ -112,7 +126,12 @@ class Engine:
                 await self._holdings.leave()
             raise
         self._begin(
-            watch=self._holdings.watch, keep=self._keep, turn=self._turn, write=self._flights.write, listen=self._listen
+            watch=self._holdings.watch,
+            keep=self._keep,
+            turn=self._turn,
+            queues=self.queues.turn,
+            write=self._flights.write,
+            listen=self._listen,
         )
         return recovery
 
@@ -128,6 +147,7 @@ class Engine:
         """Take no more, wait for what runs, write its outcomes, and let others have the partitions."""
         self._stopping = True
         self._look.set()
+        self.queues.stop()
         async with self._claiming:
             pass  # what is being claimed is ours to run: broken off, it would look as if we had died with it
         await self._holdings.retire()
@@ -141,6 +161,7 @@ class Engine:
                 self._options.grace_s,
             )
         await self._end_loops()
+        await self.queues.close()
         await self._flights.close()
         await self._holdings.leave()
 
@@ -173,7 +194,7 @@ class Engine:
         self._held.set()
 
     def _busy(self) -> set[int]:
-        return {task.partition for task in self._flights.tasks()}
+        return {task.partition for task in self._flights.tasks()} | self.queues.leases.partitions()
 
     async def _hand_over(self) -> None:
         """Give back the partitions that others shall have, and in which nothing runs any more."""
@@ -182,6 +203,7 @@ class Engine:
 
     def _forget(self, partitions: Collection[int]) -> None:
         self._agenda.drop_partitions(partitions)
+        self.queues.soon.drop_partitions(partitions)
 
     # -- keep: what comes into the horizon
 
@@ -207,7 +229,7 @@ class Engine:
         now = self._now()
         orphaned = 0
         while found := await self._store.orphans(leases, self._options.batch_max):
-            left = [task for task in found if task.id not in self._flights]
+            left = [task for task in found if task.id not in self._flights and task.id not in self.queues.leases]
             if not left:
                 break  # they run right here, under leases that we had before
             wanted = (self._flights.finish(task, outcomes.orphan(task, now)) for task in left)
@@ -238,7 +260,12 @@ class Engine:
 
     def _enter(self, page: Iterable[Due]) -> None:
         for due in page:
-            if due.id not in self._flights and self._holdings.keeps(due.partition):
+            if not self._holdings.keeps(due.partition):
+                continue
+            if due.queue is not None:
+                self._agenda.drop(due.id)
+                self.queues.put(due)
+            elif due.id not in self._flights:
                 self._agenda.put(due)
         self._look.set()
 
@@ -276,6 +303,7 @@ class Engine:
         log.warning("the clock was set back; loading again what is due")
         self._ticks += self._agenda.ticks
         self._agenda = Agenda(self._now())
+        self.queues.forget(self._agenda.origin)
         until = self._now() + self._options.horizon_ms
         await self._load(self._holdings.leases(), None, until)
         self._loaded_until = until
@@ -285,9 +313,12 @@ class Engine:
             claimed = await self._store.claim(leases, [due.id for due in entries], now + self._options.ahead_ms)
         except BaseException:
             self._enter(entries)  # what was not claimed is still due
-            self._doubtful = True
+            self._doubt()
             raise
         self._flights.launch(claimed)
+
+    def _doubt(self) -> None:
+        self._doubtful = True
 
     def _landed(self, task: Task | None) -> None:
         """Look again: there is more room, and a task that is pending again may be due."""
@@ -305,9 +336,11 @@ class Engine:
             # What is due later is found in time by the next rescan.
             await self._load(leases, None, min(self._loaded_until, self._now() + 2 * self._options.rescan_ms))
             running = [task.id for task in self._flights.tasks() if task.partition in changed]
+            running += self.queues.leases.ids(changed)
             for task in await self._store.get(running) if running else []:
                 if task is not None and task.cancel_requested:
                     self._flights.cancel(task.id)
+                    self.queues.leases.cancel(task.id)
             # Most of what changes is our own doing, and known: looking for the rest gets a share of the time.
             took_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
             await asyncio.sleep(max(LISTEN_S, took_s * LISTEN_SHARE))
@@ -316,18 +349,22 @@ class Engine:
 
     def note(self, task: Task) -> None:
         """Take note of a task as it is in the store now."""
-        if task.cancel_requested and task.id in self._flights:
+        if task.cancel_requested:
             self._flights.cancel(task.id)
+            self.queues.leases.cancel(task.id)
         if task.status is not Status.PENDING or not self._holdings.keeps(task.partition):
             self._agenda.drop(task.id)
+            self.queues.drop(task.id)
         elif task.run_at <= self._loaded_until:
-            self._enter([Due(task.run_at, task.id, task.partition, task.priority, task.version)])
+            self._enter([Due(task.run_at, task.id, task.partition, task.priority, task.version, task.queue)])
 
     def where(self, task: Task) -> str:
         """Say where a task is now: running, in the wheel, or in the store alone."""
         if task.id in self._flights:
             return "running here"
-        return "in the wheel" if task.id in self._agenda else "in the store, beyond the horizon"
+        if task.id in self._agenda:
+            return "in the wheel"
+        return self.queues.where(task.id) or "in the store, beyond the horizon"
 
     def leases(self) -> list[Lease]:
         """Return what is ours for certain."""
@@ -335,11 +372,12 @@ class Engine:
 
     def dials(self) -> Dials:
         """Return what the wheel looks like; to be asked on its loop."""
-        return self._agenda.dials(self._now())
+        now = self._now()
+        return self._agenda.dials(now).and_those_of(self.queues.soon.dials(now))
 
     def slot(self, level: int, slot: int) -> list[Due]:
         """List what waits in a slot of the wheel."""
-        return self._agenda.slot(level, slot)
+        return self._agenda.slot(level, slot) + self.queues.soon.slot(level, slot)
 
     def picture(self) -> Picture:
         """Return how it stands; to be asked on its loop."""
@@ -349,10 +387,12 @@ class Engine:
             at=now,
             queued=len(self._flights),
             queued_max=self._options.in_flight_max,
-            levels=self._agenda.levels(),
-            overflow=self._agenda.overflow,
+            levels=list(map(add, self._agenda.levels(), self.queues.soon.levels())),
+            overflow=self._agenda.overflow + self.queues.soon.overflow,
             ticks=self._ticks + self._agenda.ticks,
             oldest_due_at=self._agenda.oldest_due(now),
             clock_step_ms=round(step_ns / 1_000_000),
             partitions=len(self._holdings.leases()),
+            parked=self.queues.parked,
+            leased=len(self.queues.leases),
         )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tickwheel.clock import Clock
 from tickwheel.cluster import Holdings
-from tickwheel.errors import RunCancelled, UnknownHandler, WorkersClosed, WorkersFull
+from tickwheel.errors import GiveUp, RunCancelled, TryLater, UnknownHandler, WorkersClosed, WorkersFull
 from tickwheel.observe.events import Events, Kind
 from tickwheel.scheduler.storable import describe, storable
 from tickwheel.stores.contract import Finish, Store
@@ -25,7 +25,7 @@ from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Outcome, Workers
 
-__all__ = ["Flights", "told_of"]
+__all__ = ["Flights", "told_of", "told_of_failure"]
 
 NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
 NO_ROOM_MS: Final = 1_000  # how long it waits for runs that were stopped and hold on to their places
@@ -104,17 +104,24 @@ class Flights:
             for task in self._waiting.pop(moment, ()):
                 copy_context().run(self._begin, task)  # what is set when it starts is for this run alone
 
+    def pass_over(self, task: Task) -> bool:
+        """Settle a task that was claimed and is too late to be begun; False if it is not."""
+        now = self.now()
+        if outcomes.has_expired(task, now):
+            self.settle(task, outcomes.expire(task, now), "cancelled")
+            return True
+        if outcomes.is_late(task, now) and task.late.mode == "skip":
+            self.settle(task, outcomes.skip(task, now), "skipped")
+            return True
+        return False
+
     def _begin(self, task: Task) -> None:
         if self._holdings.of(task.partition) is None:
             self._lose(task)
             return
+        if self.pass_over(task):
+            return
         now = self.now()
-        if outcomes.has_expired(task, now):
-            self._settle(task, outcomes.expire(task, now), "cancelled")
-            return
-        if outcomes.is_late(task, now) and task.late.mode == "skip":
-            self._settle(task, outcomes.skip(task, now), "skipped")
-            return
         task = replace(task, started_at=now)
         self._events.happened("started", task, now, late_ms=now - task.run_at)
         try:
@@ -132,7 +139,7 @@ class Flights:
         """Decide what becomes of a task whose run is over, or could not be begun."""
         now, error = self.now(), outcome.error
         if error is None:
-            self._settle(task, outcomes.succeed(task, outcome.value, now), "completed")
+            self.settle(task, outcomes.succeed(task, outcome.value, now), "completed")
         elif isinstance(error, UnknownHandler):
             self._put_back(task, now + NO_HANDLER_MS, str(error))
         elif isinstance(error, WorkersFull):
@@ -141,19 +148,21 @@ class Flights:
             self._put_back(task, task.run_at, CLOSED)
         elif isinstance(error, RunCancelled) and error.closing:
             left = outcomes.orphan(task, now)
-            self._settle(task, left, told_of(left[0]))
+            self.settle(task, left, told_of(left[0]))
         elif isinstance(error, RunCancelled):
-            self._settle(task, outcomes.stop(task, "cancelled while it ran", now), "cancelled")
+            self.settle(task, outcomes.stop(task, "cancelled while it ran", now), "cancelled")
+        elif isinstance(error, GiveUp):
+            self.settle(task, outcomes.give_up(task, describe(error), now), "failed")
         else:
-            ended = outcomes.fail(task, describe(error), now, self._chance.random())
-            again = ended[0].failures and ended[0].status is Status.PENDING
-            self._settle(task, ended, "retried" if again else "failed")
+            asked_ms = error.wait_ms if isinstance(error, TryLater) else None
+            ended = outcomes.fail(task, describe(error), now, self._chance.random(), asked_ms)
+            self.settle(task, ended, told_of_failure(ended[0]))
 
     def _put_back(self, task: Task, run_at: int, reason: str) -> None:
         waiting = replace(task, status=Status.PENDING, run_at=run_at, reason=reason)
-        self._settle(task, (waiting, None), "retried")
+        self.settle(task, (waiting, None), "retried")
 
-    def _settle(self, task: Task, outcome: tuple[Task, Run | None], kind: Kind) -> None:
+    def settle(self, task: Task, outcome: tuple[Task, Run | None], kind: Kind) -> None:
         """Have an outcome written with the next batch."""
         finish = self.finish(task, outcome)
         if finish is None:
@@ -221,3 +230,8 @@ class Flights:
 def told_of(orphan: Task) -> Kind:
     """Say what became of a task whose worker died: it runs again, unless it must not run twice."""
     return "failed" if orphan.status is Status.FAILED else "recovered"
+
+
+def told_of_failure(task: Task) -> Kind:
+    """Say what became of a task whose run failed: it is tried again, or its occurrence has failed."""
+    return "retried" if task.failures and task.status is Status.PENDING else "failed"

@@ -22,6 +22,7 @@ from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.async_scheduler import AsyncScheduler
 from tickwheel.scheduler.draft import Wishes
+from tickwheel.scheduler.leases import Message
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.scheduler.verbs import Action
 from tickwheel.stores.contract import Filter, OnConflict, Order, Page, Store, Total
@@ -117,13 +118,13 @@ class Scheduler:
 
     def add(
         self,
-        handler: str | Callable[..., Any],
+        handler: str | Callable[..., Any] | None = None,
         args: Mapping[str, Any] | None = None,
         *,
         on_conflict: OnConflict = "reject",
         **wishes: Unpack[Wishes],
     ) -> Task:
-        """Add a task; it is durable when this returns."""
+        """Add a task for a handler, a webhook or a queue; it is durable when this returns."""
         return self._call(self._inner.add(handler, args, on_conflict=on_conflict, **wishes))
 
     def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> Sequence[Task]:
@@ -232,3 +233,19 @@ class Scheduler:
     def purge(self, older_than: Duration = "7d") -> int:
         """Delete what has been over for so long, and return how many tasks that were."""
         return self._call(self._inner.purge(older_than))
+
+    def lease(self, queue: str, *, limit: int = 10, lease: Duration = "30s", wait: Duration = 0) -> Sequence[Message]:
+        """Lease tasks that wait in a queue, at most so many; if none does, wait for some to come due."""
+        return self._call(self._inner.lease(queue, limit=limit, lease=lease, wait=wait))
+
+    def ack(self, task_id: str, token: str) -> Task:
+        """Say that a leased task is done."""
+        return self._call(self._inner.ack(task_id, token))
+
+    def nack(self, task_id: str, token: str, reason: str = "given back", *, delay: Duration | None = None) -> Task:
+        """Say that a leased task could not be done: it is tried again by its retry policy, or after a delay."""
+        return self._call(self._inner.nack(task_id, token, reason, delay=delay))
+
+    def extend(self, task_id: str, token: str, *, lease: Duration = "30s") -> int:
+        """Let a lease end so long from now; return when that is, in milliseconds since 1970."""
+        return self._call(self._inner.extend(task_id, token, lease=lease))

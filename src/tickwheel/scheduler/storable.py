@@ -9,14 +9,19 @@ from tickwheel.errors import TickwheelError
 from tickwheel.stores import bounds
 from tickwheel.tasks.record import Task
 
-__all__ = ["describe", "storable"]
+__all__ = ["describe", "plain", "storable"]
 
 ERROR_CHARS_MAX: Final = 16_384  # of a trace: a store keeps 256 KiB for it and the result
 
 
 def describe(error: BaseException) -> str:
-    """Write an error with its trace, as text that every store can keep; of a long one, the end."""
-    text = "".join(traceback.format_exception(error)).encode(errors="replace").decode()
+    """Write an error with its trace."""
+    return plain("".join(traceback.format_exception(error)))
+
+
+def plain(text: str) -> str:
+    """Return text that every store can keep; of a long one, the end."""
+    text = text.encode(errors="replace").decode()
     return text if len(text) <= ERROR_CHARS_MAX else f"...{text[-ERROR_CHARS_MAX:]}"
 
 

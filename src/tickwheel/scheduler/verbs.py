@@ -18,6 +18,7 @@ from tickwheel.observe.events import Events, Kind
 from tickwheel.observe.picture import Dials
 from tickwheel.scheduler.draft import Wishes, amended, draft
 from tickwheel.scheduler.engine import Engine
+from tickwheel.scheduler.recipients import recipient
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Lease, OnConflict, Page, Store, Total
 from tickwheel.tasks.record import ENDED, Status, Task
 from tickwheel.tasks.registry import Handler, Registry
@@ -45,6 +46,7 @@ class Verbs:
     events: Events
     _engine: Engine | None
     _registry: Registry
+    _run: bool
     _store: Store | None
 
     @property
@@ -55,9 +57,6 @@ class Verbs:
         raise NotImplementedError
 
     def _new_id(self, now: int) -> str:
-        raise NotImplementedError
-
-    def _handler(self, handler: Any) -> Handler:
         raise NotImplementedError
 
     def _note(self, task: Task, kind: Any) -> Task:
@@ -117,14 +116,12 @@ class Verbs:
         self, tasks: Sequence[Mapping[str, Any]], *, on_conflict: OnConflict = "reject"
     ) -> list[Conflict | TickwheelError]:
         """Add those tasks that can be added, in one commit; for each of the others, say why not."""
-        now, partitions = self._now(), self._opened.partitions
+        now = self._now()
         answers: list[Conflict | TickwheelError | None] = [None] * len(tasks)
         drafts: dict[int, Task] = {}
         for place, wishes in enumerate(tasks):
-            rest: Any = dict(wishes)
             try:
-                handler, args = self._handler(rest.pop("handler", None)), rest.pop("args", None)
-                drafts[place] = draft(handler, args, rest, now=now, new_id=self._new_id(now), partitions=partitions)
+                drafts[place] = self._draft(wishes, now)
             except TickwheelError as error:
                 answers[place] = error
         named = {place: task for place, task in drafts.items() if "id" in tasks[place]}
@@ -141,6 +138,13 @@ class Verbs:
         for place, conflict in zip(wanted, conflicts, strict=True):
             answers[place] = conflict
         return cast("list[Conflict | TickwheelError]", answers)
+
+    def _draft(self, wishes: Mapping[str, Any], now: int) -> Task:
+        """Make a task of what a caller says."""
+        rest: Any = dict(wishes)
+        wanted, args = rest.pop("handler", None), rest.pop("args", None)
+        handler = recipient(self._registry, wanted, rest, here=self._run)
+        return draft(handler, args, rest, now=now, new_id=self._new_id(now), partitions=self._opened.partitions)
 
     async def _refused(self, drafts: Mapping[int, Task], on_conflict: OnConflict) -> dict[int, TickwheelError]:
         """Find out what would keep a batch from being added."""

@@ -23,19 +23,35 @@ except ImportError as error:
     raise MissingExtra("servers", "litestar", "server") from error
 
 from tickwheel.scheduler import AsyncScheduler
-from tickwheel.server import batch, cron, events, health, openapi, operations, session, static, stats, tasks, wheels
+from tickwheel.server import (
+    batch,
+    cron,
+    events,
+    health,
+    openapi,
+    operations,
+    queues,
+    session,
+    static,
+    stats,
+    tasks,
+    wheels,
+)
 from tickwheel.server.config import Config
 from tickwheel.server.problems import answer_for
+from tickwheel.server.sending import webhooks_of
 from tickwheel.server.service import Service
 
 __all__ = ["create_app", "running"]
 
-TOPICS: Final = (tasks, batch, operations, cron, wheels, stats, events, health, session, openapi, static)
+TOPICS: Final = (tasks, batch, queues, operations, cron, wheels, stats, events, health, session, openapi, static)
 
 
 def create_app(scheduler: AsyncScheduler, config: Config | None = None) -> Litestar:
     """Make an application around a scheduler."""
     service = Service(scheduler, config or Config())
+    if service.config.webhook_secret_file is not None:
+        scheduler.send_with(webhooks_of(service.config.webhook_secret_file, service.config.webhook_networks))
     return Litestar(
         [handler for topic in TOPICS for handler in topic.handlers],
         guards=[service.doors.guard],

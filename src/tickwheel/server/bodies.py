@@ -11,24 +11,31 @@ from tickwheel.stores.contract import PAGE_MAX, OnConflict, Order
 from tickwheel.tasks import Status
 
 __all__ = [
+    "AckBody",
     "AddBody",
     "AmendBody",
     "BatchBody",
     "CancelBody",
     "CronBody",
+    "ExtendBody",
     "FilterBody",
     "LateBody",
+    "LeaseBody",
     "ListQuery",
+    "NackBody",
     "OperationBody",
     "RetryBody",
     "RunsQuery",
     "SessionBody",
+    "WebhookBody",
 ]
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Tag = Annotated[str, Meta(min_length=1, max_length=64)]
 Tags = Annotated[list[Tag], Meta(max_length=20)]
 Text = Annotated[str, Meta(max_length=255)]
+Queue = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.\-]+$")]
+LeaseToken = Annotated[str, Meta(max_length=100)]
 Span = Annotated[str, Meta(max_length=64, description='"5m", "1h30m", "PT5M"')] | Annotated[float, Meta(ge=0)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Number = Annotated[int, Meta(ge=-1000, le=1000)]
@@ -75,10 +82,19 @@ class AmendBody(Strict, kw_only=True):
     expires_at: Moment | UnsetType | None = UNSET
 
 
-class AddBody(AmendBody, kw_only=True):
-    """A task to be added."""
+class WebhookBody(Strict, kw_only=True):
+    """Where a task is sent when it is due."""
 
-    handler: Name
+    url: Annotated[str, Meta(min_length=1, max_length=2048)]
+    headers: dict[str, str] = {}
+
+
+class AddBody(AmendBody, kw_only=True):
+    """A task to be added, for a handler, a webhook or a queue."""
+
+    handler: Name | UnsetType = UNSET
+    webhook: WebhookBody | UnsetType = UNSET
+    queue: Queue | UnsetType = UNSET
     id: Name | UnsetType = UNSET
     times: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | UnsetType = UNSET
     retries: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
@@ -141,6 +157,35 @@ class CronBody(Strict, kw_only=True):
     cron: Annotated[str, Meta(max_length=256)]
     tz: Annotated[str, Meta(max_length=64)] = "UTC"
     count: Annotated[int, Meta(ge=1, le=1000)] = 10
+
+
+class LeaseBody(Strict, kw_only=True):
+    """How many messages, for how long, and how long to wait for the first of them."""
+
+    max: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = 10
+    lease: Span = "30s"
+    wait: Span = 0.0
+
+
+class AckBody(Strict, kw_only=True):
+    """Which lease it was."""
+
+    lease_token: LeaseToken
+
+
+class NackBody(Strict, kw_only=True):
+    """Why it could not be done, and when to try again if not by its policy."""
+
+    lease_token: LeaseToken
+    reason: Annotated[str, Meta(max_length=1000)] = "given back"
+    delay: Span | UnsetType = UNSET
+
+
+class ExtendBody(Strict, kw_only=True):
+    """How long the lease lasts from now."""
+
+    lease_token: LeaseToken
+    lease: Span = "30s"
 
 
 class SessionBody(Strict, kw_only=True):

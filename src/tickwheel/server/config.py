@@ -49,6 +49,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     body_bytes_max: int = 2**20
     depth_max: int = 32  # of nesting
     batch_max: int = 1_000  # tasks in a batch
+    deliver: bool = False  # send webhooks and hand out queues, though there is no app with handlers
+    webhook_secret_file: str | None = None  # one secret a line, or two while they are rotated
+    webhook_networks: list[str] = []  # where webhooks may go besides the internet: 10.1.0.0/16
     rate_per_s: int = 1_000  # requests of one client, and twice as many in a burst; 0 for no limit
     streams_max: int = 100  # that listen to events
     events_kept: int = 4_096  # for streams that come back

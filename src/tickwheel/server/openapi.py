@@ -10,12 +10,16 @@ from litestar import Response, get
 
 from tickwheel.server.batch import BatchAnswer
 from tickwheel.server.bodies import (
+    AckBody,
     AddBody,
     AmendBody,
     CancelBody,
     CronBody,
+    ExtendBody,
     FilterBody,
+    LeaseBody,
     ListQuery,
+    NackBody,
     OperationBody,
     RunsQuery,
     SessionBody,
@@ -27,7 +31,7 @@ from tickwheel.server.operations import OperationList
 from tickwheel.server.problems import MEDIA_TYPE, ProblemBody
 from tickwheel.server.service import answer
 from tickwheel.server.session import Me
-from tickwheel.server.shapes import Added, Runs, TaskPage, TaskShape
+from tickwheel.server.shapes import Added, Extended, Messages, Runs, TaskPage, TaskShape
 from tickwheel.server.stats import ClusterShape, HandlerList, StatsShape
 from tickwheel.server.wheels import SlotShape, WheelsShape
 from tickwheel.stores.contract import OnConflict
@@ -70,6 +74,10 @@ def _act(name: str, words: str) -> Address:
     )
 
 
+def _settle(name: str, words: str, kind: Any, body: Any) -> Address:
+    return Address("post", f"/v1/queues/{{queue}}/messages/{{id}}:{name}", words, {200: kind}, body)
+
+
 ADDRESSES: Final = (
     Address("post", "/v1/tasks", "Add a task", {201: Added, 200: Added}, AddBody, Masked, keyed=True),
     Address("get", "/v1/tasks", "List tasks", {200: TaskPage}, query=ListQuery),
@@ -96,6 +104,10 @@ ADDRESSES: Final = (
     Address("get", "/v1/operations", "List the latest operations", {200: OperationList}),
     Address("get", "/v1/operations/{id}", "Show how far an operation is", {200: Operation}),
     Address("post", "/v1/cron:preview", "Say when a cron expression is due", {200: CronPreview}, CronBody),
+    Address("post", "/v1/queues/{queue}:lease", "Lease messages from a queue", {200: Messages}, LeaseBody),
+    _settle("ack", "Say that a message is done", TaskShape, AckBody),
+    _settle("nack", "Give a message back, to be tried again", TaskShape, NackBody),
+    _settle("extend", "Let a lease last longer", Extended, ExtendBody),
     Address("get", "/v1/wheels", "Show the wheel", {200: WheelsShape}),
     Address("get", "/v1/wheels/{level}/{slot}", "Show what waits in a slot", {200: SlotShape}),
     Address("get", "/v1/stats", "Say how it goes", {200: StatsShape}),

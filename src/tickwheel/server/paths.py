@@ -10,27 +10,28 @@ from urllib.parse import unquote
 from tickwheel.server.problems import Problem
 from tickwheel.server.service import Asked
 
-__all__ = ["action_of", "nowhere", "segments_of"]
+__all__ = ["action_of", "nowhere", "segments_of", "written_after"]
 
 TASKS = b"/v1/tasks/"
 
 
 def segments_of(request: Asked) -> list[str]:
     """Return what comes after /v1/tasks/, part by part."""
-    return [unquote(part) for part in _written(request).split("/")]
+    return [unquote(part) for part in written_after(request, TASKS).split("/")]
 
 
 def action_of(request: Asked) -> tuple[str, str]:
     """Return an id and what is to be done with it."""
-    task_id, colon, action = _written(request).rpartition(":")
+    task_id, colon, action = written_after(request, TASKS).rpartition(":")
     if not colon or "/" in task_id or "/" in action:
         raise nowhere(request)
     return unquote(task_id), action
 
 
-def _written(request: Asked) -> str:
+def written_after(request: Asked, beginning: bytes) -> str:
+    """Return what comes after the beginning of an address, as it was written."""
     raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
-    return raw.partition(b"?")[0].partition(TASKS)[2].decode("latin-1")
+    return raw.partition(b"?")[0].partition(beginning)[2].decode("latin-1")
 
 
 def nowhere(request: Asked) -> Problem:

@@ -35,6 +35,9 @@ STATUSES: Final[dict[type[TickwheelError], int]] = {
     errors.DuplicateTask: 409,
     errors.TaskIsRunning: 409,
     errors.TaskIsOver: 409,
+    errors.LeaseLost: 409,
+    errors.TooManyLeases: 429,
+    errors.NoQueuesHere: 503,
     errors.TaskHasChanged: 412,
     errors.PayloadTooLarge: 413,
     errors.BatchTooLarge: 413,
@@ -93,7 +96,7 @@ def problem_of(error: TickwheelError, pointer: str | None = None) -> Problem:
     slug = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(error).__name__).lower()
     title = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
     faults = [] if pointer is None else [Fault(pointer, str(error))]
-    headers = {"retry-after": str(RETRY_AFTER_S)} if isinstance(error, errors.StoreError) else None
+    headers = {"retry-after": str(RETRY_AFTER_S)} if status in (429, 503) else None
     return Problem(status, slug, title, str(error), faults=faults, headers=headers)
 
 

@@ -52,6 +52,7 @@ class Service:
         self.mask = Mask((*SECRET_WORDS, *config.mask))
         self.metrics = Metrics(scheduler)
         self.stopping = False
+        self.goodbye = asyncio.Event()  # whoever waits is sent away
 
     def now(self) -> int:
         """Read the clock."""
@@ -67,6 +68,7 @@ class Service:
                 await self.scheduler.start()
                 ends.push_async_callback(self.scheduler.stop)
             self.stopping = False
+            self.goodbye.clear()
             self.stream.open()
             ends.push_async_callback(self.operations.close)
             ticking = asyncio.create_task(self._tick())
@@ -77,6 +79,7 @@ class Service:
     def say_goodbye(self) -> None:
         """End the streams and say to whoever asks that no more should be sent here."""
         self.stopping = True
+        self.goodbye.set()
         self.stream.close()
 
     async def _tick(self) -> None:

@@ -10,7 +10,10 @@ from tickwheel.tasks import ENDED, Cron, Every, Run, Status, Task
 
 __all__ = [
     "Added",
+    "Extended",
     "LateShape",
+    "MessageShape",
+    "Messages",
     "RetryShape",
     "RunShape",
     "Runs",
@@ -91,6 +94,30 @@ class TaskShape(msgspec.Struct, frozen=True, kw_only=True):
     why: str | UnsetType = UNSET
 
 
+class MessageShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A task that was leased from a queue."""
+
+    id: str
+    args: dict[str, Any]
+    meta: dict[str, str]
+    attempt: int
+    due: str
+    lease_token: str
+    expires: str
+
+
+class Messages(msgspec.Struct, frozen=True, kw_only=True):
+    """What was leased."""
+
+    messages: list[MessageShape]
+
+
+class Extended(msgspec.Struct, frozen=True, kw_only=True):
+    """When a lease ends now."""
+
+    expires: str
+
+
 class TaskPage(msgspec.Struct, frozen=True, kw_only=True):
     """Some tasks, and where to go on."""
 
@@ -133,9 +160,9 @@ def shape_of(task: Task) -> TaskShape:
     return TaskShape(
         id=task.id,
         name=task.handler,
-        kind="handler",
-        webhook=None,
-        queue=None,
+        kind="webhook" if task.webhook else "queue" if task.queue else "handler",
+        webhook=None if task.webhook is None else {"url": task.webhook.url},  # its headers may be secrets
+        queue=task.queue,
         args=task.args,
         tags=task.tags,
         meta=task.meta,

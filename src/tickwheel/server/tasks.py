@@ -15,7 +15,7 @@ from tickwheel.server.problems import Problem, problem_of
 from tickwheel.server.reading import body_of, query_of
 from tickwheel.server.service import Asked, Service, answer, service_of
 from tickwheel.server.shapes import Added, Runs, TaskPage, TaskShape, next_runs, shape_of, shape_of_run
-from tickwheel.server.wishes import filter_of, wishes_of
+from tickwheel.server.wishes import filter_of, recipient_of, wishes_of
 from tickwheel.tasks import Task
 from tickwheel.tasks.words import explain
 
@@ -59,7 +59,7 @@ async def add(request: Asked) -> Response[bytes]:
 
     async def work() -> Response[bytes]:
         body = await body_of(request, AddBody, service.config.depth_max)
-        wishes = {"handler": body.handler, **wishes_of(body)}
+        wishes = {**recipient_of(body), **wishes_of(body)}
         [added] = await service.scheduler.add_each([wishes], on_conflict=body.on_conflict)
         if isinstance(added, TickwheelError):
             raise problem_of(added, pointer_for(added))

@@ -4,18 +4,19 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import UNSET
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from tickwheel.durations import to_ns
 from tickwheel.errors import InvalidSchedule, InvalidTask
 from tickwheel.scheduler.draft import moment_of, to_ms
-from tickwheel.server.bodies import AddBody, AmendBody, FilterBody, LateBody, RetryBody
+from tickwheel.server.bodies import AddBody, AmendBody, FilterBody, LateBody, RetryBody, WebhookBody
 from tickwheel.server.problems import pointing
 from tickwheel.stores.bounds import check_moment
 from tickwheel.stores.contract import Filter, Order
 from tickwheel.tasks import Cron, Every, LatePolicy, RetryPolicy
+from tickwheel.tasks.delivery import OFFERED_AGAIN, SENT_AGAIN, check_function, check_webhook
 
-__all__ = ["filter_of", "is_empty", "wishes_of"]
+__all__ = ["filter_of", "is_empty", "recipient_of", "wishes_of"]
 
 PLAIN = ("id", "args", "tz", "times", "retries", "priority", "meta", "tags", "at_most_once")
 
@@ -34,11 +35,33 @@ def wishes_of(body: AmendBody, at: str = "", retry: RetryPolicy | None = None) -
         wishes["cron"] = body.cron
     if isinstance(body.retry, RetryBody):
         with pointing(f"{at}/retry"):
-            wishes["retry"] = _retry(body.retry, retry or RetryPolicy())
+            wishes["retry"] = _retry(body.retry, retry or _usual(body))
     if body.late is not UNSET:
         with pointing(f"{at}/late"):
             wishes["late"] = _late(body.late) if isinstance(body.late, LateBody) else body.late
     return wishes
+
+
+def recipient_of(body: AddBody, at: str = "") -> dict[str, Any]:
+    """Return who is to get a task: a handler, a webhook or a queue."""
+    given = {name: value for name in ("handler", "webhook", "queue") if (value := getattr(body, name)) is not UNSET}
+    if len(given) != 1:
+        with pointing(f"{at}/{list(given)[1] if given else 'handler'}"):
+            raise InvalidTask(f"a task goes to a handler, a webhook or a queue, not to {' and '.join(given) or 'none'}")
+    if isinstance(body.webhook, WebhookBody):
+        with pointing(f"{at}/webhook"):
+            given["webhook"] = check_webhook(asdict(body.webhook))
+    if isinstance(body.handler, str):
+        with pointing(f"{at}/handler"):
+            check_function(body.handler)
+    return given
+
+
+def _usual(body: AmendBody) -> RetryPolicy:
+    """Return how a task is tried again unless it says otherwise."""
+    if isinstance(body, AddBody) and body.webhook is not UNSET:
+        return SENT_AGAIN
+    return OFFERED_AGAIN if isinstance(body, AddBody) and body.queue is not UNSET else RetryPolicy()
 
 
 def _spans(body: AmendBody, at: str) -> dict[str, Any]:

@@ -65,6 +65,7 @@ class Due(msgspec.Struct, frozen=True, gc=False):
     partition: int
     priority: int
     version: int
+    queue: str | None = None  # that it waits in when it is due; None if it is run
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True, gc=False):

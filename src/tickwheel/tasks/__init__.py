@@ -1,6 +1,7 @@
 """What a durable task is: its record, when it is due, what to do when it fails or is late, and who runs it."""
 
 from tickwheel.tasks.context import Flag, TaskContext
+from tickwheel.tasks.delivery import Webhook
 from tickwheel.tasks.policies import LatePolicy, RetryPolicy
 from tickwheel.tasks.record import ENDED, LEGAL, Run, Status, Task
 from tickwheel.tasks.registry import Handler, PoolChoice, PoolName, Registry
@@ -25,5 +26,6 @@ __all__ = [
     "Task",
     "TaskContext",
     "Trigger",
+    "Webhook",
     "preview",
 ]

@@ -4,6 +4,7 @@ Each function takes a task as it was claimed and returns it as it is to be from 
 
     succeed     the next occurrence, or completed
     fail        the next attempt, the next occurrence if there are attempts no more, or failed
+    give_up     failed, occurrences and all
     skip        it was too late to run: the next occurrence, or cancelled
     expire      nobody wants it any more: cancelled, occurrences and all
     stop        cancelled, occurrences and all
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.tasks.triggers import Cron, Every
 
-__all__ = ["expire", "fail", "has_expired", "is_late", "orphan", "skip", "stop", "succeed"]
+__all__ = ["expire", "fail", "give_up", "has_expired", "is_late", "orphan", "skip", "stop", "succeed"]
 
 
 def succeed(task: Task, result: object, now: int) -> tuple[Task, Run]:
@@ -26,8 +27,8 @@ def succeed(task: Task, result: object, now: int) -> tuple[Task, Run]:
     return _end_occurrence(task, Status.COMPLETED, None, now), _run(task, Status.COMPLETED, now)
 
 
-def fail(task: Task, error: str, now: int, chance: float) -> tuple[Task, Run]:
-    """Return a task whose run raised; `chance`, from 0 to 1, spreads the retries."""
+def fail(task: Task, error: str, now: int, chance: float, asked_ms: int | None = None) -> tuple[Task, Run]:
+    """Return a task whose run raised; `chance`, from 0 to 1, spreads the retries, unless it asked for another wait."""
     failures = task.failures + 1
     task = replace(task, error=error, failures=failures)
     run = _run(task, Status.FAILED, now)
@@ -35,8 +36,16 @@ def fail(task: Task, error: str, now: int, chance: float) -> tuple[Task, Run]:
     if wait_ms is None:
         tried = "it failed" if failures == 1 else f"it failed {failures} times"
         return _end_occurrence(task, Status.FAILED, f"{tried}; there are no retries left", now), run
+    wait_ms = wait_ms if asked_ms is None else asked_ms
     reason = f"attempt {failures} of {task.retry.retries + 1} failed; the next one is in {wait_ms / 1000:g} s"
     return replace(task, status=Status.PENDING, run_at=now + wait_ms, reason=reason), run
+
+
+def give_up(task: Task, error: str, now: int) -> tuple[Task, Run]:
+    """Return a task whose run raised, and said that there is no use in another."""
+    task = replace(task, error=error, failures=task.failures + 1)
+    run = _run(task, Status.FAILED, now)
+    return replace(task, status=Status.FAILED, runs=task.runs + 1, finished_at=now, reason="it gave up"), run
 
 
 def skip(task: Task, now: int) -> tuple[Task, Run]:

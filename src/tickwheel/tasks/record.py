@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from tickwheel.tasks.delivery import Webhook, queue_of
 from tickwheel.tasks.policies import NEVER_AGAIN, RUN_ONCE, LatePolicy, RetryPolicy
 from tickwheel.tasks.triggers import ONCE, Trigger
 
@@ -61,7 +62,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     """
 
     id: str
-    handler: str  # the name it is registered under
+    handler: str  # the name it is registered under, or a way of delivery: see delivery.py
+    webhook: Webhook | None = None  # where it is sent
     args: dict[str, Any] = {}
     meta: dict[str, str] = {}
     tags: list[str] = []  # to find it by
@@ -90,6 +92,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     result: Any = None  # of the last run that gave one
     error: str | None = None  # of the last run that raised, with its trace
     reason: str | None = None  # why it is as it is, in words
+
+    @property
+    def queue(self) -> str | None:
+        """The queue it waits in for whoever leases it; None if it is run or sent."""
+        return queue_of(self.handler)
 
     @property
     def occurrence_id(self) -> str:

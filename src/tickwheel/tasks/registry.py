@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar, get_args
 import msgspec
 
 from tickwheel.errors import DuplicateHandler, InvalidTask, UnknownHandler, UnnamedHandler
+from tickwheel.tasks.delivery import is_taken
 from tickwheel.tasks.policies import NEVER_AGAIN, RetryPolicy
 from tickwheel.tasks.record import TIMEOUT_MS
 
@@ -37,6 +38,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int = TIMEOUT_MS
     concurrency: int | None = None  # how many of its runs there may be at once, in this process
     pool: PoolChoice = "auto"  # where it runs: async functions on the loop, plain ones on a thread, unless told
+    takes_task: bool = False  # it is called with the whole task as `task`, rather than with its arguments
 
     def __post_init__(self) -> None:
         """Refuse what could never run."""
@@ -92,8 +94,12 @@ class Registry:
         self._handlers[handler.name] = handler
 
     def _name(self, function: Callable[..., Any], name: str | None) -> str:
-        if name:
-            return name
+        name = name or self._own_name(function)
+        if is_taken(name):
+            raise InvalidTask(f"no function can be called {name!r}: that is a way of delivery; give it another name")
+        return name
+
+    def _own_name(self, function: Callable[..., Any]) -> str:
         own: str = getattr(function, "__qualname__", "")
         # A method of an object is found by name only together with its object, which no other process has.
         bound = not isinstance(getattr(function, "__self__", None), (type, ModuleType, type(None)))
@@ -118,6 +124,9 @@ class Registry:
         name = self._name(function, None)
         self.add(Handler(name=name, function=function))
         return name
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._handlers
 
     def names(self) -> list[str]:
         """List the names there are."""

@@ -16,7 +16,9 @@ def explain(task: Task, now: int, handlers: Iterable[str] | None = None) -> str:
     if task.status is Status.RUNNING:
         asked = "; it was asked to stop" if task.cancel_requested else ""
         return f"it is running, attempt {task.attempt}{asked}"
-    if handlers is not None and task.handler not in handlers:
+    if task.queue is not None and task.run_at <= now:
+        return f"it waits in queue {task.queue!r} for a consumer to lease it"
+    if handlers is not None and task.queue is None and task.handler not in handlers:
         return f"no worker here knows its handler {task.handler!r}"
     wait_s = (task.run_at - now) / 1000
     when = f"due in {wait_s:g} s" if wait_s > 0 else f"overdue for {-wait_s:g} s: is a worker running?"

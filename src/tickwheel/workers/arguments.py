@@ -26,6 +26,8 @@ class Shape(NamedTuple):
 
 def fit(handler: Handler, task: Task, stop: Flag) -> dict[str, Any]:
     """Return the arguments for a run; raise `InvalidArguments` if the function does not take them."""
+    if handler.takes_task:
+        return {"task": task}
     shape = shape_of(handler.function)
     if shape is None or (task.args.keys() == shape.names and not shape.nameless):
         return task.args

@@ -38,6 +38,13 @@ class Claiming(Opening):
         assert await store.due([], 3000, None, 10) == []
 
     @scenario
+    async def test_what_is_due_tells_its_queue(self, store: LegalStore, _clock: VirtualClock) -> None:
+        names = ["queue:emails", "queue:", "queue", "Queue:emails", "a.queue:emails", "queue:queue:é"]
+        await store.add([task(f"{place}", handler=name) for place, name in enumerate(names)])
+        found = await store.due(await own(store), 1000, None, 10)
+        assert [due.queue for due in found] == ["emails", "", None, None, None, "queue:é"]
+
+    @scenario
     async def test_due_pages_go_on_beyond_the_last_one(self, store: LegalStore, _clock: VirtualClock) -> None:
         tasks = [task(f"{n:03}", 1000 + n // 7, partition=n % 5) for n in range(100)]
         await store.add(tasks[::-1])

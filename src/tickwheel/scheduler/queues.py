@@ -1,0 +1,241 @@
+"""Pull queues: tasks that come due wait here until a consumer leases them, and are its for a while.
+
+    in the wheel ----due----> parked in a line ----lease----> leased ----> what became of it
+    pending                   pending                         running      leases.py
+
+A task that waits is pending in the store, and takes up no room among those that run here: a queue that nobody reads
+holds up nobody. A lease is a claim like any other, fenced, with one more attempt.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from tickwheel.clock import Clock
+from tickwheel.cluster import Holdings
+from tickwheel.errors import TooManyLeases
+from tickwheel.observe.events import Events
+from tickwheel.scheduler.agenda import Agenda
+from tickwheel.scheduler.flights import Flights
+from tickwheel.scheduler.leases import LEASED_MAX, Leases, Message
+from tickwheel.scheduler.lines import Lines
+from tickwheel.scheduler.unbroken import Unbroken
+from tickwheel.stores.contract import Due, Store
+from tickwheel.tasks.record import Status, Task
+
+__all__ = ["Queues"]
+
+PAGE: Final = 1_000  # tasks read from the store at once
+NOT_OURS_S: Final = 0.1  # how long to wait for partitions before looking again
+IDLE_MS: Final = 30_000  # how long to wait at most: the wall clock may be set meanwhile
+
+
+class Queues:
+    """The queues of one engine: what waits in its partitions, and what is leased."""
+
+    def __init__(
+        self,
+        store: Store,
+        holdings: Holdings,
+        flights: Flights,
+        *,
+        clock: Clock,
+        events: Events,
+        chance: Random,
+        landed: Callable[[Task | None], None],
+        doubt: Callable[[], None],
+        claiming: asyncio.Lock,
+        origin: int,
+    ) -> None:
+        self._store = store
+        self._holdings = holdings
+        self._flights = flights
+        self._clock = clock
+        self._doubt = doubt  # a claim may have been made that nobody knows of
+        self._claiming = claiming  # what is being claimed is leased before its partition can be given back
+        self._unbroken = Unbroken()
+        self.leases = Leases(
+            store, flights, clock=clock, events=events, chance=chance, landed=landed, unbroken=self._unbroken
+        )
+        self.soon = Agenda(origin)
+        self._lines = Lines()
+        self._look = asyncio.Event()  # at what is due soon
+        self._consumers: dict[str, set[asyncio.Future[None]]] = {}  # that wait, by queue
+        self._refilling = asyncio.Lock()
+        self._stopping = False
+
+    # -- what waits; an entry may be out of date, and the store finds out when it is claimed
+
+    def put(self, due: Due) -> None:
+        """Enter a task, or move it: it waits in its queue when it is due."""
+        if due.id in self.leases:
+            return
+        if due.run_at <= self._flights.now():
+            self.soon.drop(due.id)
+            self._park(due)
+        else:
+            self._lines.drop(due.id)
+            self.soon.put(due)
+            self._look.set()
+
+    def drop(self, task_id: str) -> None:
+        """Take a task out that does not wait any more."""
+        self.soon.drop(task_id)
+        self._lines.drop(task_id)
+
+    def forget(self, origin: int) -> None:
+        """Begin with nothing that waits, to be entered again."""
+        self.soon = Agenda(origin)
+        self._lines = Lines()
+
+    async def turn(self) -> None:
+        """Park what has come due, and wait for the next."""
+        self._look.clear()
+        now = self._flights.now()
+        for due in self.soon.take(now, PAGE):
+            self._park(due)
+        following = self.soon.next_due()
+        wait_ms = IDLE_MS if following is None else min(max(following - now, 1), IDLE_MS)
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._look.wait()
+        except TimeoutError:
+            pass
+
+    def _park(self, due: Due) -> None:
+        assert due.queue is not None
+        self._lines.put(due)
+        self._wake(due.queue)
+
+    def _wake(self, queue: str) -> None:
+        for consumer in self._consumers.get(queue, ()):
+            if not consumer.done():
+                consumer.set_result(None)
+
+    def where(self, task_id: str) -> str | None:
+        """Say where a task is; None if it is not here."""
+        if task_id in self.leases:
+            return "leased to a consumer"
+        if task_id in self._lines:
+            return "waiting in its queue"
+        return "in the wheel" if task_id in self.soon else None
+
+    @property
+    def parked(self) -> int:
+        """How many tasks are known to be due and to wait for a consumer."""
+        return len(self._lines)
+
+    # -- lease
+
+    async def lease(self, queue: str, limit: int, lease_ms: int, wait_ms: int) -> list[Message]:
+        """Lease what waits in a queue, at most so many; if nothing does, wait for so long."""
+        until_ns = self._clock.monotonic_ns() + wait_ms * 1_000_000
+        while not self._stopping:
+            messages = await self._take(queue, limit, lease_ms)
+            if messages:
+                return messages
+            ours = bool(self._holdings.leases())
+            if ours and self._lines.holds(queue):
+                continue  # what it took was out of date
+            left_s = (until_ns - self._clock.monotonic_ns()) / 1e9
+            if left_s <= 0:
+                break
+            await self._arrival(queue, left_s if ours else min(left_s, NOT_OURS_S))
+        return []
+
+    async def _arrival(self, queue: str, wait_s: float) -> None:
+        """Wait until something is parked in a queue, or for so long."""
+        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        others = self._consumers.setdefault(queue, set())
+        others.add(arrived)
+        try:
+            await asyncio.wait((arrived,), timeout=wait_s)
+        finally:
+            others.discard(arrived)
+            if not others:
+                self._consumers.pop(queue, None)
+
+    async def _take(self, queue: str, limit: int, lease_ms: int) -> list[Message]:
+        room = LEASED_MAX - len(self.leases)
+        if room <= 0:
+            raise TooManyLeases(LEASED_MAX)
+        if not self._holdings.leases():
+            return []
+        entries = self._lines.take(queue, min(limit, room))
+        if not entries and self._lines.is_cut(queue):
+            entries = await self._refill(queue, min(limit, room))
+        if not entries:
+            return []
+        claim = self._unbroken.begin(self._claim(queue, entries, lease_ms))
+        try:
+            return await asyncio.shield(claim)
+        except asyncio.CancelledError:
+            claim.add_done_callback(self._unclaim)  # nobody is there any more to work on them
+            raise
+
+    async def _claim(self, queue: str, entries: list[Due], lease_ms: int) -> list[Message]:
+        async with self._claiming:
+            return await self._claim_alone(queue, entries, lease_ms)
+
+    async def _claim_alone(self, queue: str, entries: list[Due], lease_ms: int) -> list[Message]:
+        try:
+            claimed = await self._store.claim(self._holdings.leases(), [due.id for due in entries], self._flights.now())
+        except BaseException:
+            for due in entries:
+                self._park(due)  # what was not claimed still waits
+            self._doubt()
+            raise
+        messages = []
+        for task in claimed:
+            if task.queue != queue:
+                self._put_back(task, "it was claimed for a queue that it is not in any more")
+            elif not self._flights.pass_over(task):
+                messages.append(self.leases.hold(task, lease_ms))
+        return messages
+
+    def _unclaim(self, claim: asyncio.Task[list[Message]]) -> None:
+        if not claim.cancelled() and claim.exception() is None:
+            for message in claim.result():
+                task = self.leases.release(message.id)
+                if task is not None:
+                    self._put_back(task, "its consumer was gone before it could be told")
+
+    def _put_back(self, task: Task, reason: str) -> None:
+        self._flights.settle(task, (replace(task, status=Status.PENDING, reason=reason), None), "retried")
+
+    async def _refill(self, queue: str, limit: int) -> list[Due]:
+        """Read from the store what was left out of a line; return the first of it, and let the rest wait."""
+        async with self._refilling:
+            if not self._lines.is_cut(queue):
+                return self._lines.take(queue, limit)  # someone else has just read it
+            self._lines.mend(queue)
+            found: list[Due] = []
+            after, now = None, self._flights.now()
+            while page := await self._store.due(self._holdings.leases(), now, after, PAGE):
+                for due in page:
+                    if due.queue == queue and due.id not in self.leases:
+                        if len(found) < limit:
+                            found.append(due)
+                        else:
+                            self._lines.put(due)
+                if len(page) < PAGE or (len(found) == limit and self._lines.is_cut(queue)):
+                    break
+                after = (page[-1].run_at, page[-1].id)
+            return found
+
+    # -- end
+
+    def stop(self) -> None:
+        """Lease no more; what is leased may still be acknowledged."""
+        self._stopping = True
+        for queue in self._consumers:
+            self._wake(queue)
+
+    async def close(self) -> None:
+        """Let what is leased be offered again, by whoever goes on."""
+        self.stop()
+        await self._unbroken.ended()
+        self.leases.close()
