@@ -92,6 +92,7 @@ class Engine:
             landed=self._landed,
             doubt=self._doubt,
             origin=self._now(),
+            look_ms=options.rescan_ms,
         )
         self._agenda = Agenda(self.queues.soon.origin)  # as one wheel they are shown
         self._loaded_until = 0
