@@ -162,7 +162,7 @@ def test_secrets_are_masked_if_asked(server: Served) -> None:
 @pytest.mark.parametrize(
     ("body", "problem", "pointer"),
     [
-        ({}, "invalid-body", "/handler"),
+        ({}, "invalid-task", "/handler"),
         ([], "invalid-body", ""),
         ({"handler": "ecko"}, "unknown-handler", "/handler"),
         ({"handler": "echo", "colour": "red"}, "invalid-body", "/colour"),

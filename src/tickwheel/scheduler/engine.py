@@ -97,6 +97,7 @@ class Engine:
             doubt=self._doubt,
             claiming=self._claiming,
             origin=self._agenda.origin,  # as one wheel they are shown
+            look_ms=options.rescan_ms,
         )
         self._loaded_until = 0
         self._rescan_at = self._now() + options.rescan_ms

@@ -30,7 +30,6 @@ __all__ = ["Queues"]
 
 PAGE: Final = 1_000  # tasks read from the store at once
 NOT_OURS_S: Final = 0.1  # how long to wait for partitions before looking again
-IDLE_MS: Final = 30_000  # how long to wait at most: the wall clock may be set meanwhile
 
 
 class Queues:
@@ -49,6 +48,7 @@ class Queues:
         doubt: Callable[[], None],
         claiming: asyncio.Lock,
         origin: int,
+        look_ms: int,
     ) -> None:
         self._store = store
         self._holdings = holdings
@@ -56,6 +56,7 @@ class Queues:
         self._clock = clock
         self._doubt = doubt  # a claim may have been made that nobody knows of
         self._claiming = claiming  # what is being claimed is leased before its partition can be given back
+        self._look_ms = look_ms  # how long to wait at most for what is due: the wall clock may be set meanwhile
         self._unbroken = Unbroken()
         self.leases = Leases(
             store, flights, clock=clock, events=events, chance=chance, landed=landed, unbroken=self._unbroken
@@ -98,9 +99,9 @@ class Queues:
         for due in self.soon.take(now, PAGE):
             self._park(due)
         following = self.soon.next_due()
-        wait_ms = IDLE_MS if following is None else min(max(following - now, 1), IDLE_MS)
+        wait_s = None if following is None else min(max(following - now, 1), self._look_ms) / 1000
         try:
-            async with asyncio.timeout(wait_ms / 1000):
+            async with asyncio.timeout(wait_s):
                 await self._look.wait()
         except TimeoutError:
             pass
