@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py src/tickwheel/timers/*.py src/tickwheel/recipes/*.py)) $(wildcard src/native/*.h)
 
+# Two files of tests at a time: most of them wait for something now and then.
+SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile
+
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13
 
@@ -16,8 +19,8 @@ run: $(STAMP)  ## serve the API and the dashboard on an SQLite file, with exampl
 	$(BIN)/tickwheel serve --demo --store sqlite:///var/demo.db
 
 test: $(STAMP) $(BIN)/promtool browser  ## run every test, on both builds
-	$(BIN)/python -m pytest
-	TICKWHEEL_PURE=1 $(BIN)/python -m pytest tests/timers tests/recipes
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
+	TICKWHEEL_PURE=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/timers tests/recipes
 
 check: lint types rooms test  ## what has to hold before anything lands
 	$(MAKE) --jobs=2 --output-sync=target versions

@@ -154,7 +154,7 @@ def test_what_a_handler_logs_says_which_run_it_was(configure: Configure) -> None
             await asyncio.sleep(1)
             log.info("on the loop")
 
-        @scheduler.task("talk-on-a-thread")
+        @scheduler.task("talk-on-a-thread", timeout="1000d")  # virtual time flies while a thread works
         def talk_there() -> None:
             log.info("on a thread", extra={"attempt": "what a record says itself comes first"})
 
