@@ -166,7 +166,7 @@ def test_the_wheel_can_be_looked_at(world: World) -> None:
         after = scheduler.dials()
         assert after is not None
         assert after.dials[1].hand == before[1] + 1, "the hand moves though nothing is due"
-        assert len(scheduler.leases()) == 64
-        assert {lease.node for lease in scheduler.leases()} == {scheduler.node}
+        assert len(await scheduler.leases()) == 64
+        assert {lease.node for lease in await scheduler.leases()} == {scheduler.node}
 
     world.play(story)

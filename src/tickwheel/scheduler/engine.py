@@ -367,10 +367,6 @@ class Engine:
             return "in the wheel"
         return self.queues.where(task.id) or "in the store, beyond the horizon"
 
-    def leases(self) -> list[Lease]:
-        """Return what is ours for certain."""
-        return self._holdings.leases()
-
     def dials(self) -> Dials:
         """Return what the wheel looks like; to be asked on its loop."""
         now = self._now()

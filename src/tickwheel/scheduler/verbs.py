@@ -106,9 +106,9 @@ class Verbs:
         """The name of this scheduler among others on its store; None if it runs nothing."""
         return None if self._engine is None else self._engine.node
 
-    def leases(self) -> list[Lease]:
-        """List the partitions whose tasks are run here."""
-        return [] if self._engine is None else self._engine.leases()
+    async def leases(self) -> list[Lease]:
+        """List who runs the tasks of which partition, among all that share the store."""
+        return await self._opened.leases()
 
     # -- adding
 

@@ -98,12 +98,17 @@ async def stats(request: Asked) -> Response[bytes]:
 async def cluster(request: Asked) -> Response[bytes]:
     """Say who owns what."""
     scheduler = service_of(request).scheduler
-    node, leases = scheduler.node, scheduler.leases()
-    owned = [lease.partition for lease in leases]
+    node, leases = scheduler.node, await scheduler.leases()
+    owned: dict[str, list[int]] = {} if node is None else {node: []}
+    for lease in leases:
+        owned.setdefault(lease.node, []).append(lease.partition)
     return answer(
         ClusterShape(
             node=node,
-            nodes=[] if node is None else [NodeShape(node=node, partitions=owned, this=True)],
+            nodes=[
+                NodeShape(node=name, partitions=sorted(partitions), this=name == node)
+                for name, partitions in sorted(owned.items())
+            ],
             partitions=[
                 PartitionShape(
                     partition=lease.partition, node=lease.node, epoch=lease.epoch, expires=moment(lease.expires_at)
