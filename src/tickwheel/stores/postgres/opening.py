@@ -14,7 +14,7 @@ from tickwheel.stores.postgres.statements import MIGRATIONS, SQL
 
 __all__ = ["prepare"]
 
-SERVER_LEAST: Final = 120_000  # PostgreSQL 12: columns that are computed when they are written
+SERVER_LEAST: Final = 130_000  # has all that the SQL uses; older ones are not mended any more
 LOCK: Final = 0x7469636B  # "tick": our lock in the database
 
 
@@ -40,7 +40,7 @@ async def _check(connection: Connection, address: Address) -> None:
         "SELECT current_setting('server_version_num')::integer, current_setting('server_encoding')"
     ) or (0, "")
     if number < SERVER_LEAST:
-        raise StoreError(f"{address.shown}: PostgreSQL 12 or later is needed, and this is {number // 10_000}")
+        raise StoreError(f"{address.shown}: PostgreSQL 13 or later is needed, and this is {number // 10_000}")
     if encoding != "UTF8":
         raise StoreError(f"{address.shown}: ids are any text, and a database in {encoding} cannot keep it; use UTF8")
 

@@ -58,7 +58,7 @@ def options_of(address: Address, **settings: str) -> dict[str, Any]:
         "timeout": CONNECT_S,
         "command_timeout": ANSWER_S,
         "max_cached_statement_lifetime": 0,
-        "server_settings": {**SETTINGS, "search_path": address.schema, **settings},
+        "server_settings": {**SETTINGS, "search_path": f"{address.schema}, pg_temp", **settings},
     }
 
 
