@@ -9,7 +9,7 @@ one finds another epoch there. Each is one statement, so that a process that is 
 
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from tickwheel.tasks.record import Task
 
 __all__ = ["acquire", "checkpoint", "claim", "finish", "release", "renew"]
 
-PART: Final = 1  # the column of the partition
+PART: Final = 3  # the column of the partition
 RESERVE_MS: Final = 60_000  # how far ahead claims are made possible at a time: one write a minute for it
 
 
@@ -108,13 +108,13 @@ def _token(finish: Finish) -> tuple[int, int, str]:
     return finish.lease.partition, finish.lease.epoch, finish.lease.nonce
 
 
-def _runs(finishes: Iterable[Finish]) -> tuple[list[Any], list[Any], list[Any]]:
+def _runs(finishes: Iterable[Finish]) -> tuple[list[int], list[int], list[str]]:
     """Return the runs to remember as the columns attempt, finished_at, body."""
     runs = [each.run for each in finishes]
     return (
-        [run and run.attempt for run in runs],
-        [run and run.finished_at for run in runs],
-        [run and encode_run(run) for run in runs],
+        [0 if run is None else run.attempt for run in runs],
+        [0 if run is None else run.finished_at for run in runs],
+        ["" if run is None else encode_run(run) for run in runs],
     )
 
 

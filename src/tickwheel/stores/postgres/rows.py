@@ -33,18 +33,18 @@ def task_of(status: int, claimed_at: int, body: str) -> Task:
 
 
 def columns_of(tasks: Sequence[Task], bodies: Sequence[bytes]) -> tuple[list[Any], ...]:
-    """Return tasks as the columns id, part, status, run_at, priority, version, attempt, finished_at, handler, body."""
+    """Return tasks as the columns id, handler, body, part, status, run_at, priority, version, attempt, finished_at."""
     return (
         [task.id for task in tasks],
+        [task.handler for task in tasks],
+        [body.decode() for body in bodies],
         [task.partition for task in tasks],
         [NUMBERS[task.status] for task in tasks],
         [task.run_at for task in tasks],
         [task.priority for task in tasks],
         [task.version for task in tasks],
         [task.attempt for task in tasks],
-        [task.finished_at if task.status in ENDED else None for task in tasks],
-        [task.handler for task in tasks],
-        [body.decode() for body in bodies],
+        [task.finished_at if task.status in ENDED and task.finished_at is not None else -1 for task in tasks],
     )
 
 

@@ -34,6 +34,7 @@ SETTINGS: Final = {
     # One plan for each statement, by index and in loops: estimates of an unanalysed table change nothing.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     # What a suspended process has locked is free again after this; the second is for large answers that it does not

@@ -29,7 +29,6 @@ CREATE TABLE tasks (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 CREATE INDEX tasks_due        ON tasks (part, due_at, id) WHERE due_at IS NOT NULL;
-CREATE INDEX tasks_by_serial  ON tasks (serial);
 CREATE INDEX tasks_by_status  ON tasks (shelf, serial);
 CREATE INDEX tasks_by_handler ON tasks (handler, serial);
 CREATE INDEX tasks_ended      ON tasks (finished_at) WHERE finished_at IS NOT NULL;

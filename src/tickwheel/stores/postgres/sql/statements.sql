@@ -1,5 +1,8 @@
 -- Wherever a task is looked for by its id, nothing else that is asked of it can be answered by an index: `part + 0` is
 -- no column. A table that was never analysed would be read through by its partitions otherwise, once for every task.
+--
+-- Batches come as arrays. Those of text are made rows of, and the numbers taken from theirs by place: that is a third
+-- faster than to have a column of rows for each, and as fast for the last as for the first, as none of them is null.
 
 -- name: time
 SELECT now_ms(NULL)
@@ -12,10 +15,13 @@ SELECT count(*) FROM partitions
 WITH there AS MATERIALIZED (
     SELECT FROM tasks WHERE id = ANY ($1::text[]) LIMIT 1
 ), added AS (
-    INSERT INTO tasks (id, part, status, run_at, priority, version, attempt, finished_at, handler, body)
-    SELECT new.*
-    FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::bigint[], $5::integer[], $6::bigint[], $7::bigint[],
-                $8::bigint[], $9::text[], $10::text[]) AS new
+    INSERT INTO tasks (id, handler, body, part, status, run_at, priority, version, attempt, finished_at)
+    SELECT id, handler, body, ($4::integer[])[n], ($5::smallint[])[n], ($6::bigint[])[n], ($7::integer[])[n],
+           ($8::bigint[])[n], ($9::bigint[])[n], nullif(($10::bigint[])[n], -1)
+    FROM (
+        SELECT id, handler, body, place::integer AS n
+        FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS given (id, handler, body, place)
+    ) AS new
     WHERE NOT EXISTS (SELECT FROM there)
     RETURNING status
 ), counted AS (
@@ -28,10 +34,13 @@ SELECT count(*) FROM added
 
 -- In the place of tasks that are there and locked; those that begin a new life are the newest.
 -- name: place_anew
-INSERT INTO tasks (id, part, status, run_at, priority, version, attempt, finished_at, handler, body)
-SELECT new.*
-FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::bigint[], $5::integer[], $6::bigint[], $7::bigint[],
-            $8::bigint[], $9::text[], $10::text[]) AS new
+INSERT INTO tasks (id, handler, body, part, status, run_at, priority, version, attempt, finished_at)
+SELECT id, handler, body, ($4::integer[])[n], ($5::smallint[])[n], ($6::bigint[])[n], ($7::integer[])[n],
+       ($8::bigint[])[n], ($9::bigint[])[n], nullif(($10::bigint[])[n], -1)
+FROM (
+    SELECT id, handler, body, place::integer AS n
+    FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS given (id, handler, body, place)
+) AS new
 ON CONFLICT (id) DO UPDATE SET
     serial = excluded.serial, part = excluded.part, status = excluded.status, run_at = excluded.run_at,
     priority = excluded.priority, version = excluded.version, attempt = excluded.attempt,
@@ -39,11 +48,13 @@ ON CONFLICT (id) DO UPDATE SET
 
 -- name: place
 UPDATE tasks SET
-    part = new.part, status = new.status, run_at = new.run_at, priority = new.priority, version = new.version,
-    attempt = new.attempt, finished_at = new.finished_at, handler = new.handler, body = new.body
-FROM unnest($1::text[], $2::integer[], $3::smallint[], $4::bigint[], $5::integer[], $6::bigint[], $7::bigint[],
-            $8::bigint[], $9::text[], $10::text[])
-    AS new (id, part, status, run_at, priority, version, attempt, finished_at, handler, body)
+    handler = new.handler, body = new.body, part = ($4::integer[])[n], status = ($5::smallint[])[n],
+    run_at = ($6::bigint[])[n], priority = ($7::integer[])[n], version = ($8::bigint[])[n],
+    attempt = ($9::bigint[])[n], finished_at = nullif(($10::bigint[])[n], -1)
+FROM (
+    SELECT id, handler, body, place::integer AS n
+    FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS given (id, handler, body, place)
+) AS new
 WHERE tasks.id = new.id
 
 -- name: count
@@ -219,19 +230,21 @@ WITH held AS MATERIALIZED (
     SELECT array_agg(number) AS numbers FROM held
 ), done AS (
     UPDATE tasks SET
-        status = new.status, run_at = new.run_at, version = new.version, finished_at = new.finished_at, body = new.body
-    FROM ours,
-        unnest($5::text[], $6::integer[], $7::smallint[], $8::bigint[], $9::integer[], $10::bigint[], $11::bigint[],
-               $12::bigint[], $13::text[], $14::text[], $15::bigint[], $16::bigint[], $17::bigint[], $18::text[])
-        WITH ORDINALITY AS new (id, part, status, run_at, priority, version, attempt, finished_at, handler, body,
-                                lease, run_attempt, run_finished_at, run_body, number)
-    WHERE tasks.id = new.id AND tasks.status = 2 AND tasks.attempt = new.attempt AND tasks.version = new.version - 1
-      AND tasks.part + 0 = new.part AND tasks.priority = new.priority AND tasks.handler || '' = new.handler
-      AND new.lease = ANY (ours.numbers)
-    RETURNING new.number, tasks.status, tasks.id, new.run_attempt, new.run_finished_at, new.run_body
+        body = new.body, status = ($9::smallint[])[n], run_at = ($10::bigint[])[n], version = ($12::bigint[])[n],
+        finished_at = nullif(($14::bigint[])[n], -1)
+    FROM ours, (
+        SELECT id, handler, body, run, place::integer AS n
+        FROM unnest($5::text[], $6::text[], $7::text[], $18::text[]) WITH ORDINALITY
+            AS given (id, handler, body, run, place)
+    ) AS new
+    WHERE ($15::integer[])[n] = ANY (ours.numbers) AND tasks.id = new.id AND tasks.status = 2
+      AND tasks.version = ($12::bigint[])[n] - 1 AND tasks.attempt = ($13::bigint[])[n]
+      AND tasks.part + 0 = ($8::integer[])[n] AND tasks.priority = ($11::integer[])[n]
+      AND tasks.handler || '' = new.handler
+    RETURNING n, tasks.status, tasks.id, new.run
 ), remembered AS (
     INSERT INTO runs (id, attempt, finished_at, body)
-    SELECT id, run_attempt, run_finished_at, run_body FROM done WHERE run_body IS NOT NULL
+    SELECT id, ($16::bigint[])[n], ($17::bigint[])[n], run FROM done WHERE run <> ''
     ON CONFLICT (id, attempt) DO UPDATE SET finished_at = excluded.finished_at, body = excluded.body
 ), summed AS MATERIALIZED (
     SELECT count(*) AS tasks, count(*) FILTER (WHERE status = 0) AS pending, count(*) FILTER (WHERE status = 1) AS paused,
@@ -245,7 +258,7 @@ WITH held AS MATERIALIZED (
         failed = failed + (SELECT failed FROM summed), cancelled = cancelled + (SELECT cancelled FROM summed)
     WHERE slot = my_slot() AND (SELECT tasks FROM summed) > 0
 )
-SELECT number FROM done
+SELECT n FROM done
 
 -- name: orphans
 SELECT left_over.status, left_over.claimed_at, left_over.body
@@ -259,7 +272,13 @@ WHERE own.expires_at > now_ms($4)
 ORDER BY left_over.serial LIMIT $5
 
 -- name: list_all
-SELECT serial, status, claimed_at, body FROM tasks WHERE serial < $1 ORDER BY serial DESC LIMIT $2
+SELECT task.serial, task.status, task.claimed_at, task.body
+FROM unnest(ARRAY[0, 1, 3, 4, 5]) AS shelves (shelf)
+CROSS JOIN LATERAL (
+    SELECT serial, status, claimed_at, body FROM tasks
+    WHERE shelf = shelves.shelf AND serial < $1 ORDER BY serial DESC LIMIT $2
+) AS task
+ORDER BY task.serial DESC LIMIT $2
 
 -- name: list_by_status
 SELECT serial, status, claimed_at, body FROM tasks
