@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tickwheel.stores import bounds
+from tickwheel.errors import UnknownTask
+from tickwheel.stores import bounds, steps
 from tickwheel.stores.postgres.rows import NUMBERS, STATUSES, columns_of, sayable, task_of
 from tickwheel.stores.postgres.sessions import Connection, Sessions
 from tickwheel.stores.postgres.statements import SQL
-from tickwheel.tasks.record import Task
+from tickwheel.tasks.record import Status, Task
 
-__all__ = ["change_each", "count", "loaded", "place", "purge"]
+__all__ = ["amend", "change_each", "count", "loaded", "place", "purge", "remove"]
 
 PURGE_ROWS: Final = 1000  # deleted in one transaction, so that nobody waits long for it
 
@@ -39,6 +40,39 @@ async def change_each(
         await place(connection, changed)
         await count(connection, moved(there, changed))
         return answers, {task.partition for task in changed}
+
+    return await sessions.transact(work)
+
+
+async def amend(sessions: Sessions, tasks: Sequence[Task]) -> list[Task]:
+    """Put tasks in the place of those they were made from, or raise."""
+
+    async def work(connection: Connection) -> list[Task]:
+        now = await loaded(connection, [task.id for task in tasks], locked=True)
+        answers = []
+        for task in tasks:
+            if task.id not in now:
+                raise UnknownTask(task.id)
+            now[task.id] = steps.amend(now[task.id], task)
+            answers.append(now[task.id])
+        await place(connection, list(now.values()))
+        return answers
+
+    return await sessions.transact(work)
+
+
+async def remove(sessions: Sessions, ids: Sequence[str]) -> list[Task | None]:
+    """Delete tasks that do not run."""
+
+    async def work(connection: Connection) -> list[Task | None]:
+        there = await loaded(connection, ids, locked=True)
+        gone = [task for task in there.values() if task.status is not Status.RUNNING]
+        await connection.fetch(SQL["remove"], [task.id for task in gone])
+        await connection.fetch(SQL["purge_runs_of"], [task.id for task in gone])
+        counted: Counter[int] = Counter()
+        counted.subtract(NUMBERS[task.status] for task in gone)
+        await count(connection, counted)
+        return [there.get(task_id) for task_id in ids]
 
     return await sessions.transact(work)
 

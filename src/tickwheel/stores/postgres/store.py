@@ -12,9 +12,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from tickwheel.errors import UnknownTask
-from tickwheel.stores import bounds, steps
-from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Page
-from tickwheel.stores.postgres import changing, opening, owning, reading
+from tickwheel.stores import bounds, listing, steps
+from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
+from tickwheel.stores.postgres import changing, lists, opening, owning, reading
 from tickwheel.stores.postgres.adding import Adder
 from tickwheel.stores.postgres.address import Address
 from tickwheel.stores.postgres.hearing import Wire
@@ -78,9 +78,17 @@ class PostgresStore:
         return await reading.get(self._sessions, ids)
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """List tasks, newest first."""
+        """List tasks, newest first unless told."""
         bounds.check_limit(limit)
-        return await reading.query(self._sessions, wanted, bounds.serial_of(cursor), limit)
+        listing.check_filter(wanted)
+        after = listing.place_of(cursor, wanted.order)
+        return await lists.query(self._sessions, wanted, self.partitions, after, limit)
+
+    async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
+        """Count tasks, looking at so many at most."""
+        bounds.check_limit(most, bounds.COUNT_ROWS_MAX)
+        listing.check_filter(wanted)
+        return await lists.count(self._sessions, wanted, self.partitions, most)
 
     async def counts(self) -> dict[Status, int]:
         """Return how many tasks there are of each status."""
@@ -116,6 +124,20 @@ class PostgresStore:
         """Begin tasks that are over once more."""
         bounds.check_moment(run_at)
         return await self._each(ids, lambda task: steps.revive(task, run_at))
+
+    async def amend(self, tasks: Sequence[Task]) -> list[Task]:
+        """Put tasks in the place of those they were made from."""
+        bounds.check_amended(tasks)
+        amended = await changing.amend(self._sessions, tasks)
+        self._wire.tell({task.partition for task in amended})
+        return amended
+
+    async def remove(self, ids: Sequence[str]) -> list[Task | None]:
+        """Delete tasks that do not run."""
+        bounds.check_batch(ids)
+        answers = await changing.remove(self._sessions, ids)
+        self._wire.tell({task.partition for task in answers if task is not None})
+        return answers
 
     async def purge(self, before: int) -> int:
         """Delete what was over before a moment, some at a time."""

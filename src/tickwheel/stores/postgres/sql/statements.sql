@@ -100,6 +100,9 @@ DELETE FROM tasks
 WHERE id = ANY (ARRAY(SELECT id FROM tasks WHERE finished_at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))
 RETURNING id, status
 
+-- name: remove
+DELETE FROM tasks WHERE id = ANY ($1::text[])
+
 -- name: purge_runs_of
 DELETE FROM runs WHERE id = ANY ($1::text[])
 
@@ -271,7 +274,19 @@ CROSS JOIN LATERAL (
 WHERE own.expires_at > now_ms($4)
 ORDER BY left_over.serial LIMIT $5
 
--- name: list_all
+-- What is pending, by time, of every partition so many.
+-- name: list_due
+SELECT soon.run_at, soon.id, own.part, soon.status, soon.claimed_at, soon.body
+FROM partitions AS own
+CROSS JOIN LATERAL (
+    SELECT task.run_at, task.id, task.status, task.claimed_at, task.body FROM tasks AS task
+    WHERE task.part = own.part AND (task.due_at, task.id) > ($1::bigint, $2::text) AND task.due_at > $3
+      AND task.due_at < $4 AND task.status = 0
+    ORDER BY task.due_at, task.id LIMIT $5
+) AS soon
+ORDER BY soon.run_at, soon.id
+
+-- name: list_all_newest
 SELECT task.serial, task.status, task.claimed_at, task.body
 FROM unnest(ARRAY[0, 1, 3, 4, 5]) AS shelves (shelf)
 CROSS JOIN LATERAL (
@@ -280,21 +295,44 @@ CROSS JOIN LATERAL (
 ) AS task
 ORDER BY task.serial DESC LIMIT $2
 
--- name: list_by_status
+-- name: list_all_oldest
+SELECT task.serial, task.status, task.claimed_at, task.body
+FROM unnest(ARRAY[0, 1, 3, 4, 5]) AS shelves (shelf)
+CROSS JOIN LATERAL (
+    SELECT serial, status, claimed_at, body FROM tasks
+    WHERE shelf = shelves.shelf AND serial > $1 ORDER BY serial LIMIT $2
+) AS task
+ORDER BY task.serial LIMIT $2
+
+-- name: list_by_status_newest
 SELECT serial, status, claimed_at, body FROM tasks
 WHERE shelf = $3 AND status = $3 AND serial < $1 ORDER BY serial DESC LIMIT $2
 
--- name: list_by_handler
+-- name: list_by_status_oldest
+SELECT serial, status, claimed_at, body FROM tasks
+WHERE shelf = $3 AND status = $3 AND serial > $1 ORDER BY serial LIMIT $2
+
+-- name: list_by_handler_newest
 SELECT serial, status, claimed_at, body FROM tasks
 WHERE handler = $4 AND serial < $1 AND ($3::smallint IS NULL OR status = $3) ORDER BY serial DESC LIMIT $2
 
--- name: list_by_prefix
+-- name: list_by_handler_oldest
+SELECT serial, status, claimed_at, body FROM tasks
+WHERE handler = $4 AND serial > $1 AND ($3::smallint IS NULL OR status = $3) ORDER BY serial LIMIT $2
+
+-- name: list_by_prefix_newest
 SELECT serial, status, claimed_at, body FROM tasks
 WHERE id >= $5 AND id < $6 AND serial + 0 < $1
   AND ($3::smallint IS NULL OR status = $3) AND ($4::text IS NULL OR handler || '' = $4)
 ORDER BY serial + 0 DESC LIMIT $2
 
--- name: list_running
+-- name: list_by_prefix_oldest
+SELECT serial, status, claimed_at, body FROM tasks
+WHERE id >= $5 AND id < $6 AND serial + 0 > $1
+  AND ($3::smallint IS NULL OR status = $3) AND ($4::text IS NULL OR handler || '' = $4)
+ORDER BY serial + 0 LIMIT $2
+
+-- name: list_running_newest
 SELECT task.serial, task.status, task.claimed_at, task.body
 FROM partitions AS own
 CROSS JOIN LATERAL (
@@ -303,3 +341,13 @@ CROSS JOIN LATERAL (
       AND ($3::text IS NULL OR handler || '' = $3) AND ($4::text IS NULL OR (id >= $4 AND id < $5))
 ) AS task
 ORDER BY task.serial DESC LIMIT $2
+
+-- name: list_running_oldest
+SELECT task.serial, task.status, task.claimed_at, task.body
+FROM partitions AS own
+CROSS JOIN LATERAL (
+    SELECT serial, status, claimed_at, body FROM tasks
+    WHERE part = own.part AND due_at <= own.claimed_until AND status = 2 AND serial + 0 > $1
+      AND ($3::text IS NULL OR handler || '' = $3) AND ($4::text IS NULL OR (id >= $4 AND id < $5))
+) AS task
+ORDER BY task.serial LIMIT $2
