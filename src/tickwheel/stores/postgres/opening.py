@@ -15,6 +15,7 @@ from tickwheel.stores.postgres.statements import MIGRATIONS, SQL
 __all__ = ["prepare"]
 
 SERVER_LEAST: Final = 130_000  # has all that the SQL uses; older ones are not mended any more
+TABLES: Final = {"tasks", "runs", "partitions", "nodes", "counts"}
 LOCK: Final = 0x7469636B  # "tick": our lock in the database
 
 
@@ -47,14 +48,13 @@ async def _check(connection: Connection, address: Address) -> None:
 
 async def _version(connection: Connection, address: Address) -> int:
     """Return the version of the tables that are there, 0 if there are none."""
-    ours, others = await connection.fetchrow(
-        "SELECT to_regclass(format('%I.schema_version', $1::text)) IS NOT NULL,"
-        " to_regclass(format('%I.tasks', $1::text)) IS NOT NULL",
-        address.schema,
-    ) or (False, False)
-    if others and not ours:
+    # From the catalogue itself: to_regclass may still answer from before the lock was waited for.
+    rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", address.schema)
+    tables = {name for (name,) in rows}
+    ours = "schema_version" in tables
+    if tables & TABLES and not ours:
         raise StoreError(f"{address.shown}: this schema has tables of something else; choose another with ?schema=")
-    found: int = await connection.fetchval("SELECT version FROM schema_version") if ours else 0
+    found: int = await connection.fetchval(SQL["schema_version"]) if ours else 0
     if found > len(MIGRATIONS):
         raise SchemaTooNew(found, len(MIGRATIONS))
     return found

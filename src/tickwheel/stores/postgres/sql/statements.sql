@@ -7,6 +7,9 @@
 -- name: time
 SELECT now_ms(NULL)
 
+-- name: schema_version
+SELECT version FROM schema_version
+
 -- name: partitions_count
 SELECT count(*) FROM partitions
 
