@@ -9,13 +9,13 @@ NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py src/tic
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13
 
-.PHONY: run test check lint types rooms fuzz versions bench browser clean
+.PHONY: run test check lint types rooms fuzz versions bench browser postgres clean
 
 run: $(STAMP)  ## serve the API and the dashboard on an SQLite file, with example tasks
 	mkdir -p var
 	$(BIN)/tickwheel serve --demo --store sqlite:///var/demo.db
 
-test: $(STAMP) $(BIN)/promtool browser  ## run every test, on both builds
+test: $(STAMP) $(BIN)/promtool browser postgres  ## run every test, on both builds
 	$(BIN)/python -m pytest
 	TICKWHEEL_PURE=1 $(BIN)/python -m pytest tests/timers tests/recipes
 
@@ -70,3 +70,6 @@ $(BIN)/promtool: | $(STAMP)  ## what checks the alert rules; without it their te
 
 browser:  ## what the dashboard is tested in; without it its tests fail and say so
 	-tools/fetch-chromium
+
+postgres:  ## what tests of the PostgreSQL store start; without it they fail and say so
+	-tools/install-postgres

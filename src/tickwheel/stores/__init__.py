@@ -59,7 +59,10 @@ async def open_store(url: str, *, now_ms: Callable[[], int] | None = None, parti
         raise StoreError(f"a store has from 1 to {PARTITIONS_MAX:,} partitions, not {partitions!r}")
     parts = urlsplit(url)
     if parts.scheme in ("postgresql", "postgres"):
-        from tickwheel.stores.postgres import PostgresStore  # noqa: PLC0415 - backends load only when they are used
+        try:
+            from tickwheel.stores.postgres import PostgresStore  # noqa: PLC0415 - backends load only when they are used
+        except ModuleNotFoundError as error:
+            raise StoreError(f"PostgreSQL needs {error.name}: pip install 'tickwheel[postgres]'") from error
 
         return await PostgresStore.open(url, now_ms=now_ms, partitions=partitions)
     now_ms = now_ms or wall_ms
