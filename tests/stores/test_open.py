@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable, UnknownStore
+from tickwheel.errors import MissingExtra, SchemaTooNew, StoreError, StoreUnavailable, UnknownStore
 from tickwheel.stores import MemoryStore, open_store
 from tickwheel.stores.sqlite import SqliteStore
 from tickwheel.stores.sqlite.statements import MIGRATIONS
@@ -167,7 +167,7 @@ def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     for name in [name for name in sys.modules if name.startswith("tickwheel.stores.postgres")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    with pytest.raises(StoreError, match=r"asyncpg: pip install 'tickwheel\[postgres\]'"):
+    with pytest.raises(MissingExtra, match=r"asyncpg, .* pip install 'tickwheel\[postgres\]'"):
         asyncio.run(open_and_close("postgresql://nobody@nowhere/nothing"))
 
 

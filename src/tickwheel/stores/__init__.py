@@ -21,7 +21,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from tickwheel.clock import SystemClock
-from tickwheel.errors import StoreError, UnknownStore
+from tickwheel.errors import MissingExtra, StoreError, UnknownStore
 from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Order, Page, Store, Total
 from tickwheel.stores.memory import MemoryStore
 
@@ -62,7 +62,7 @@ async def open_store(url: str, *, now_ms: Callable[[], int] | None = None, parti
         try:
             from tickwheel.stores.postgres import PostgresStore  # noqa: PLC0415 - backends load only when they are used
         except ModuleNotFoundError as error:
-            raise StoreError(f"PostgreSQL needs {error.name}: pip install 'tickwheel[postgres]'") from error
+            raise MissingExtra("PostgreSQL stores", str(error.name), "postgres") from error
 
         return await PostgresStore.open(url, now_ms=now_ms, partitions=partitions)
     now_ms = now_ms or wall_ms
