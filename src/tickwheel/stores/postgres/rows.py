@@ -33,19 +33,31 @@ def task_of(status: int, claimed_at: int, body: str) -> Task:
 
 
 def columns_of(tasks: Sequence[Task], bodies: Sequence[bytes]) -> tuple[list[Any], ...]:
-    """Return tasks as the columns id, handler, body, part, status, run_at, priority, version, attempt, finished_at."""
+    """Return tasks as the columns id, handler, body, part, status, run_at, priority, version, attempt, finished_at.
+
+    A column of nothing but 0 is empty, and finished_at is counted from 1: to send a number takes as long as to write
+    it.
+    """
     return (
         [task.id for task in tasks],
         [task.handler for task in tasks],
         [body.decode() for body in bodies],
-        [task.partition for task in tasks],
-        [NUMBERS[task.status] for task in tasks],
-        [task.run_at for task in tasks],
-        [task.priority for task in tasks],
-        [task.version for task in tasks],
-        [task.attempt for task in tasks],
-        [task.finished_at if task.status in ENDED and task.finished_at is not None else -1 for task in tasks],
+        _sparse([task.partition for task in tasks]),
+        _sparse([NUMBERS[task.status] for task in tasks]),
+        _sparse([task.run_at for task in tasks]),
+        _sparse([task.priority for task in tasks]),
+        _sparse([task.version for task in tasks]),
+        _sparse([task.attempt for task in tasks]),
+        _sparse([_ended_at(task) + 1 for task in tasks]),
     )
+
+
+def _sparse(numbers: list[int]) -> list[int]:
+    return numbers if any(numbers) else []
+
+
+def _ended_at(task: Task) -> int:
+    return task.finished_at if task.status in ENDED and task.finished_at is not None else -1
 
 
 def leases_of(leases: Iterable[Lease]) -> tuple[list[int], list[int], list[str]]:

@@ -2,7 +2,8 @@
 -- no column. A table that was never analysed would be read through by its partitions otherwise, once for every task.
 --
 -- Batches come as arrays. Those of text are made rows of, and the numbers taken from theirs by place: that is a third
--- faster than to have a column of rows for each, and as fast for the last as for the first, as none of them is null.
+-- faster than to have a column of rows for each, and as fast for the last as for the first, as none of them is null. An
+-- array that would hold nothing but 0 is empty: beyond its end there is nothing, and that is coalesced.
 
 -- name: time
 SELECT now_ms(NULL)
@@ -19,8 +20,9 @@ WITH there AS MATERIALIZED (
     SELECT FROM tasks WHERE id = ANY ($1::text[]) LIMIT 1
 ), added AS (
     INSERT INTO tasks (id, handler, body, part, status, run_at, priority, version, attempt, finished_at)
-    SELECT id, handler, body, ($4::integer[])[n], ($5::smallint[])[n], ($6::bigint[])[n], ($7::integer[])[n],
-           ($8::bigint[])[n], ($9::bigint[])[n], nullif(($10::bigint[])[n], -1)
+    SELECT id, handler, body, coalesce(($4::integer[])[n], 0), coalesce(($5::smallint[])[n], 0),
+           coalesce(($6::bigint[])[n], 0), coalesce(($7::integer[])[n], 0), coalesce(($8::bigint[])[n], 0),
+           coalesce(($9::bigint[])[n], 0), nullif(($10::bigint[])[n], 0) - 1
     FROM (
         SELECT id, handler, body, place::integer AS n
         FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS given (id, handler, body, place)
@@ -38,8 +40,9 @@ SELECT count(*) FROM added
 -- In the place of tasks that are there and locked; those that begin a new life are the newest.
 -- name: place_anew
 INSERT INTO tasks (id, handler, body, part, status, run_at, priority, version, attempt, finished_at)
-SELECT id, handler, body, ($4::integer[])[n], ($5::smallint[])[n], ($6::bigint[])[n], ($7::integer[])[n],
-       ($8::bigint[])[n], ($9::bigint[])[n], nullif(($10::bigint[])[n], -1)
+SELECT id, handler, body, coalesce(($4::integer[])[n], 0), coalesce(($5::smallint[])[n], 0),
+       coalesce(($6::bigint[])[n], 0), coalesce(($7::integer[])[n], 0), coalesce(($8::bigint[])[n], 0),
+       coalesce(($9::bigint[])[n], 0), nullif(($10::bigint[])[n], 0) - 1
 FROM (
     SELECT id, handler, body, place::integer AS n
     FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS given (id, handler, body, place)
@@ -51,9 +54,10 @@ ON CONFLICT (id) DO UPDATE SET
 
 -- name: place
 UPDATE tasks SET
-    handler = new.handler, body = new.body, part = ($4::integer[])[n], status = ($5::smallint[])[n],
-    run_at = ($6::bigint[])[n], priority = ($7::integer[])[n], version = ($8::bigint[])[n],
-    attempt = ($9::bigint[])[n], finished_at = nullif(($10::bigint[])[n], -1)
+    handler = new.handler, body = new.body, part = coalesce(($4::integer[])[n], 0),
+    status = coalesce(($5::smallint[])[n], 0), run_at = coalesce(($6::bigint[])[n], 0),
+    priority = coalesce(($7::integer[])[n], 0), version = coalesce(($8::bigint[])[n], 0),
+    attempt = coalesce(($9::bigint[])[n], 0), finished_at = nullif(($10::bigint[])[n], 0) - 1
 FROM (
     SELECT id, handler, body, place::integer AS n
     FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS given (id, handler, body, place)
@@ -236,16 +240,16 @@ WITH held AS MATERIALIZED (
     SELECT array_agg(number) AS numbers FROM held
 ), done AS (
     UPDATE tasks SET
-        body = new.body, status = ($9::smallint[])[n], run_at = ($10::bigint[])[n], version = ($12::bigint[])[n],
-        finished_at = nullif(($14::bigint[])[n], -1)
+        body = new.body, status = coalesce(($9::smallint[])[n], 0), run_at = coalesce(($10::bigint[])[n], 0),
+        version = tasks.version + 1, finished_at = nullif(($14::bigint[])[n], 0) - 1
     FROM ours, (
         SELECT id, handler, body, run, place::integer AS n
         FROM unnest($5::text[], $6::text[], $7::text[], $18::text[]) WITH ORDINALITY
             AS given (id, handler, body, run, place)
     ) AS new
     WHERE ($15::integer[])[n] = ANY (ours.numbers) AND tasks.id = new.id AND tasks.status = 2
-      AND tasks.version = ($12::bigint[])[n] - 1 AND tasks.attempt = ($13::bigint[])[n]
-      AND tasks.part + 0 = ($8::integer[])[n] AND tasks.priority = ($11::integer[])[n]
+      AND tasks.version = coalesce(($12::bigint[])[n], 0) - 1 AND tasks.attempt = coalesce(($13::bigint[])[n], 0)
+      AND tasks.part + 0 = coalesce(($8::integer[])[n], 0) AND tasks.priority = coalesce(($11::integer[])[n], 0)
       AND tasks.handler || '' = new.handler
     RETURNING n, tasks.status, tasks.id, new.run
 ), remembered AS (
