@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -77,7 +77,6 @@ def measure(options: Options) -> Run:
     names = SAMPLES if options.store == "sqlite" else SHARED_STORE
     samples = [SAMPLES[name] for name in names if SAMPLES[name].group in options.groups]
     with ExitStack() as stack:
-        url = stack.enter_context(PostgresServer.fresh()).url if options.store == "postgres" else ""
         filled = {}
         for sample in samples:
             if sample.shared:
@@ -87,18 +86,16 @@ def measure(options: Options) -> Run:
             for number, sample in enumerate(samples, 1):
                 _show(f"round {turn + 1} of {options.repeats}, {number} of {len(samples)}: {sample.name}")
                 if sample.name not in run.gaps:
-                    _take(run, sample, filled.get(sample.name), turn, url)
+                    _take(run, sample, filled.get(sample.name), turn)
     _show("")
     return run
 
 
-def _take(run: Run, sample: Sample, filled: Path | None, turn: int, url: str) -> None:
+def _take(run: Run, sample: Sample, filled: Path | None, turn: int) -> None:
     os.sync()  # what the last one left to be written to the disk would be this one's burden
     try:
-        with tempfile.TemporaryDirectory(prefix="durable-") as fresh:
-            schema = f"{url}?schema=bench_{len(run.taken)}" if url else ""  # of its own, for each sample
-            run.taken.append(sample.name)
-            figures = take_sample(sample.name, filled or Path(fresh), sample.size(quick=run.quick), turn, schema)
+        with tempfile.TemporaryDirectory(prefix="durable-") as fresh, _store(run.store) as url:
+            figures = take_sample(sample.name, filled or Path(fresh), sample.size(quick=run.quick), turn, url)
     except SampleFailed as error:
         run.gaps[sample.name] = str(error)
         run.failed = run.failed or not isinstance(error, PackageMissing)
@@ -106,6 +103,16 @@ def _take(run: Run, sample: Sample, filled: Path | None, turn: int, url: str) ->
         return
     for figure, value in figures.items():
         run.samples.setdefault((sample.name, figure), []).append(value)
+
+
+@contextmanager
+def _store(store: str) -> Iterator[str]:
+    """Start a server where one is needed: what one sample left to be cleaned up shall not be the next one's burden."""
+    if store == "sqlite":
+        yield ""
+        return
+    with PostgresServer.fresh() as server:
+        yield server.url
 
 
 def _show(progress: str) -> None:

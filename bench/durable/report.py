@@ -44,7 +44,6 @@ class Run:
     store: str = "sqlite"
     samples: dict[Key, list[float]] = field(default_factory=dict)
     gaps: dict[str, str] = field(default_factory=dict)
-    taken: list[str] = field(default_factory=list)  # in this order
     failed: bool = False  # whether something is missing that could have been measured
 
     @property
