@@ -51,7 +51,8 @@ def test_everything_that_can_be_said_is_kept(database: Database) -> None:
             """
             SELECT tickwheel_add('orders.cancel', '{"order": 7, "deep": [1, 2.5, null, "é"]}', id => 'order/7',
                                  run_at => '2099-12-31 23:59:59.9991+00', meta => '{"tenant": "blue"}', priority => -3,
-                                 retries => 2, timeout_ms => 1500, at_most_once => true)
+                                 retries => 2, timeout_ms => 1500, at_most_once => true, tags => '{vip,gift,vip}',
+                                 expires_at => '2100-01-01 00:00:01+00')
             """
         )
         task = await got(store, "order/7")
@@ -63,6 +64,8 @@ def test_everything_that_can_be_said_is_kept(database: Database) -> None:
             meta={"tenant": "blue"},
             retry=RetryPolicy(retries=2),
             timeout_ms=1500,
+            tags=["vip", "gift"],
+            expires_at=4_102_444_801_000,
             priority=-3,
             at_most_once=True,
             partition=partition_of("order/7", store.partitions),
@@ -132,6 +135,9 @@ def test_partitions_are_those_of_python(database: Database) -> None:
         "'note', jsonb_build_object('x', repeat('x', 262144))",
         "'note', (repeat('{\"a\":', 200) || '1' || repeat('}', 200))::jsonb",
         "'note', retries => -1",
+        "'note', tags => ARRAY['']",
+        "'note', tags => array_fill('x'::text, ARRAY[21])",
+        "'note', expires_at => 'infinity'",
         "'note', timeout_ms => 0",
         "'note', priority => -2147483648",
         "'note', on_conflict => 'replace'",

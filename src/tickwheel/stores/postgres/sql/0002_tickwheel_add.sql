@@ -31,6 +31,8 @@ CREATE FUNCTION tickwheel_add(
     run_at       timestamptz DEFAULT NULL,
     id           text        DEFAULT NULL,
     meta         jsonb       DEFAULT '{}',
+    tags         text[]      DEFAULT '{}',
+    expires_at   timestamptz DEFAULT NULL,
     priority     integer     DEFAULT 0,
     retries      integer     DEFAULT 0,
     timeout_ms   bigint      DEFAULT 300000,
@@ -48,8 +50,8 @@ DECLARE
     body    jsonb;
     there   record;
 BEGIN
-    IF num_nulls(tickwheel_add.handler, args, meta, priority, retries, timeout_ms, at_most_once, on_conflict) > 0 THEN
-        RAISE EXCEPTION 'only delay, run_at and id may be null' USING ERRCODE = 'null_value_not_allowed';
+    IF num_nulls(tickwheel_add.handler, args, meta, tags, priority, retries, timeout_ms, at_most_once, on_conflict) > 0 THEN
+        RAISE EXCEPTION 'only delay, run_at, id and expires_at may be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
     IF length(task_id) NOT BETWEEN 1 AND 255 OR length(tickwheel_add.handler) NOT BETWEEN 1 AND 255 THEN
         RAISE EXCEPTION 'an id and the name of a handler have 1 to 255 characters'
@@ -86,12 +88,22 @@ BEGIN
         RAISE EXCEPTION 'retries are from 0 to 1000, timeout_ms is at least 1, and priority at least -2147483647'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF cardinality(tags) > 20 OR EXISTS (
+        SELECT FROM unnest(tags) AS tag WHERE tag IS NULL OR length(tag) NOT BETWEEN 1 AND 64
+    ) THEN
+        RAISE EXCEPTION 'there are at most 20 tags, of 1 to 64 characters' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF expires_at IN ('infinity', '-infinity') OR expires_at < '1970-01-01 00:00:00+00' THEN
+        RAISE EXCEPTION 'a task expires at some time after 1970' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF on_conflict NOT IN ('reject', 'keep') THEN
         RAISE EXCEPTION 'on_conflict is ''reject'' or ''keep'', not %', quote_literal(on_conflict)
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     body := jsonb_build_object(
         'id', task_id, 'handler', tickwheel_add.handler, 'args', args, 'meta', meta, 'timeout_ms', timeout_ms,
+        'tags', ARRAY(SELECT tag FROM unnest(tags) WITH ORDINALITY AS given (tag, n) GROUP BY tag ORDER BY min(n)),
+        'expires_at', floor(extract(epoch FROM expires_at) * 1000)::bigint,
         'retry', jsonb_build_object('retries', retries), 'priority', tickwheel_add.priority,
         'at_most_once', at_most_once, 'partition', part, 'run_at', due_at, 'occurrence_at', due_at,
         'created_at', now_at);
