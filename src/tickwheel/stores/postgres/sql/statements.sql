@@ -193,11 +193,12 @@ WHERE own.expires_at > now_ms($4) ORDER BY part FOR SHARE OF own
 
 -- So many of each partition; what lies beyond the last one of one partition is not known to be the next.
 -- name: due
-SELECT soon.run_at, soon.id, own.part, soon.priority, soon.version
+SELECT soon.run_at, soon.id, own.part, soon.priority, soon.version,
+       CASE WHEN starts_with(soon.handler, 'queue:') THEN substr(soon.handler, 7) END
 FROM partitions AS own
 JOIN unnest($1::integer[], $2::bigint[], $3::text[]) AS lease (part, epoch, nonce) USING (part, epoch, nonce)
 CROSS JOIN LATERAL (
-    SELECT task.run_at, task.id, task.priority, task.version FROM tasks AS task
+    SELECT task.run_at, task.id, task.priority, task.version, task.handler FROM tasks AS task
     WHERE task.part = own.part AND (task.due_at, task.id) > ($5::bigint, $6::text) AND task.due_at <= $7
       AND task.status = 0
     ORDER BY task.due_at, task.id LIMIT $8
