@@ -28,11 +28,12 @@ WORDS: Final[list[tuple[type[BaseException] | tuple[type[BaseException], ...], s
     ((asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError), "it is starting or stopping; try again"),
     (TimeoutError, "it did not answer in time; see whether it is overloaded, or the network broken"),
     ((OSError, asyncpg.PostgresConnectionError), "it cannot be reached; see whether it runs, and its host and port"),
-    (asyncpg.InterfaceError, "the connection was lost; try again"),
+    # The last is what the driver makes of a farewell that the server sent while nothing was asked.
+    ((asyncpg.InterfaceError, asyncpg.InternalClientError), "the connection was lost; try again"),
 ]
 
 # What may go wrong on the way, whatever is asked.
-AWAY: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+AWAY: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 
 # What somebody else's transaction made of ours: nothing was written, and the next try will find things settled.
 AGAIN: Final = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError)
