@@ -80,10 +80,10 @@ class Sessions:
 
     @classmethod
     async def open(cls, address: Address) -> "Sessions":
-        """Make the first connection."""
+        """Get ready; connections are made when they are needed, and none is kept up while the server is away."""
         with told(address):
             pool = await asyncpg.create_pool(
-                **options_of(address), min_size=1, max_size=SESSIONS_MAX, connection_class=Unreset
+                **options_of(address), min_size=0, max_size=SESSIONS_MAX, connection_class=Unreset
             )
         return cls(address, pool)
 
