@@ -1,11 +1,14 @@
 """Fixtures for every room: each test that asks for `build` or `scheme` runs on both builds."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 from tests.builds import BUILDS, Build
+from tests.postgres import Database
+from tickwheel.testing.postgres import PostgresServer
 
 # Runs a user's test file in a process of its own; pytest takes it from the top-level conftest only.
 pytest_plugins = "pytester"
@@ -28,3 +31,16 @@ def build(request: pytest.FixtureRequest) -> Build:
     """One build of the package."""
     chosen: Build = request.param
     return chosen
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server for all tests that need one; who stops it starts it again."""
+    with PostgresServer.fresh() as server:
+        yield server
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> Database:
+    """A schema of this test's own."""
+    return Database(postgres)

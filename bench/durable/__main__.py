@@ -8,15 +8,17 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from bench.durable.children import PackageMissing, SampleFailed, take_sample
 from bench.durable.report import Run, document, print_report
-from bench.durable.samples import GROUPS, SAMPLES, Sample
+from bench.durable.samples import GROUPS, SAMPLES, SHARED_STORE, Sample
+from bench.durable.targets import TARGETS_OF
+from tickwheel.testing.postgres import PostgresServer
 
 __all__ = ["Options", "main", "read_options"]
 
@@ -34,6 +36,7 @@ class Options:
     groups: tuple[str, ...]
     repeats: int
     folder: Path
+    store: str
 
 
 def read_options(arguments: Sequence[str]) -> Options:
@@ -47,8 +50,11 @@ def read_options(arguments: Sequence[str]) -> Options:
     parser.add_argument("--only", type=_groups, default=GROUPS, metavar="NAME,...", help="from: " + ", ".join(GROUPS))
     parser.add_argument("--repeats", type=_repeats, default=REPEATS, help=f"samples of each figure (default {REPEATS})")
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="default: bench/results")
+    parser.add_argument(
+        "--store", choices=list(TARGETS_OF), default="sqlite", help="postgres: on a server that is started for it"
+    )
     given = parser.parse_args(arguments)
-    return Options(given.quick, given.json, given.strict, given.only, given.repeats, given.out)
+    return Options(given.quick, given.json, given.strict, given.only, given.repeats, given.out, given.store)
 
 
 def _groups(text: str) -> tuple[str, ...]:
@@ -67,8 +73,9 @@ def _repeats(text: str) -> int:
 
 def measure(options: Options) -> Run:
     """Take all samples, in rounds, so that a noisy minute hits all alike."""
-    run = Run(options.quick)
-    samples = [sample for sample in SAMPLES.values() if sample.group in options.groups]
+    run = Run(options.quick, options.store)
+    names = SAMPLES if options.store == "sqlite" else SHARED_STORE
+    samples = [SAMPLES[name] for name in names if SAMPLES[name].group in options.groups]
     with ExitStack() as stack:
         filled = {}
         for sample in samples:
@@ -87,8 +94,8 @@ def measure(options: Options) -> Run:
 def _take(run: Run, sample: Sample, filled: Path | None, turn: int) -> None:
     os.sync()  # what the last one left to be written to the disk would be this one's burden
     try:
-        with tempfile.TemporaryDirectory(prefix="durable-") as fresh:
-            figures = take_sample(sample.name, filled or Path(fresh), sample.size(quick=run.quick), turn)
+        with tempfile.TemporaryDirectory(prefix="durable-") as fresh, _store(run.store) as url:
+            figures = take_sample(sample.name, filled or Path(fresh), sample.size(quick=run.quick), turn, url)
     except SampleFailed as error:
         run.gaps[sample.name] = str(error)
         run.failed = run.failed or not isinstance(error, PackageMissing)
@@ -96,6 +103,16 @@ def _take(run: Run, sample: Sample, filled: Path | None, turn: int) -> None:
         return
     for figure, value in figures.items():
         run.samples.setdefault((sample.name, figure), []).append(value)
+
+
+@contextmanager
+def _store(store: str) -> Iterator[str]:
+    """Start a server where one is needed: what one sample left to be cleaned up shall not be the next one's burden."""
+    if store == "sqlite":
+        yield ""
+        return
+    with PostgresServer.fresh() as server:
+        yield server.url
 
 
 def _show(progress: str) -> None:
@@ -115,10 +132,11 @@ def main(arguments: Sequence[str]) -> int:
         print("\ninterrupted; nothing was written", file=sys.stderr)
         return 130
     # Where the files went is nobody's concern but the caller's.
-    told = {"quick": options.quick, "groups": options.groups, "repeats": options.repeats}
+    told = {"store": options.store, "quick": options.quick, "groups": options.groups, "repeats": options.repeats}
     result = json.dumps(document(run, told), indent=1)
     options.folder.mkdir(parents=True, exist_ok=True)
-    (options.folder / "durable.json").write_text(result + "\n")
+    name = "durable.json" if options.store == "sqlite" else f"durable-{options.store}.json"
+    (options.folder / name).write_text(result + "\n")
     if options.json:
         print(result)
     else:

@@ -24,9 +24,10 @@ class PackageMissing(SampleFailed):
     """What was to be measured is not installed."""
 
 
-def take_sample(name: str, folder: Path, n: int, turn: int = 0) -> Figures:
+def take_sample(name: str, folder: Path, n: int, turn: int = 0, url: str = "") -> Figures:
     """Take a sample of this name, or fill a file, in a fresh process."""
-    setting = {"name": name, "folder": str(folder), "n": n, "turn": turn, "began_ns": time.monotonic_ns()}
+    setting = {"name": name, "folder": str(folder), "n": n, "turn": turn, "url": url}
+    setting["began_ns"] = time.monotonic_ns()
     command = [sys.executable, "-m", "bench.durable.samples", json.dumps(setting)]
     errors = None if name == "fill" else subprocess.PIPE  # filling tells how far it is
     try:

@@ -1,4 +1,4 @@
-"""Samples of tickwheel: durable tasks in an SQLite file, with the options it has by default."""
+"""Samples of tickwheel: durable tasks in an SQLite file or another store, with the options it has by default."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ DELAY = f"{DAYS_AHEAD}d"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _url(folder: Path) -> str:
-    return f"sqlite:///{folder}/tasks.db"
+def _url(setting: Setting) -> str:
+    return setting.url or f"sqlite:///{setting.folder}/tasks.db"
 
 
 # -- adding
@@ -47,7 +47,7 @@ def add_many(setting: Setting) -> Figures:
 
     async def sample() -> Figures:
         wishes = [{"handler": "noop", "args": {"order_id": n}, "delay": DELAY} for n in range(setting.n)]
-        async with AsyncScheduler(_url(setting.folder), run=False) as scheduler:
+        async with AsyncScheduler(_url(setting), run=False) as scheduler:
             began_s = time.perf_counter()
             for first in range(0, setting.n, BATCH):
                 await scheduler.add_many(wishes[first : first + BATCH])
@@ -69,7 +69,7 @@ def add_together(setting: Setting) -> Figures:
 
 
 async def _add(setting: Setting, *, callers: int) -> Figures:
-    async with AsyncScheduler(_url(setting.folder), run=False) as scheduler:
+    async with AsyncScheduler(_url(setting), run=False) as scheduler:
 
         async def call(adds: int) -> None:
             for n in range(adds):
@@ -105,7 +105,7 @@ def fire(setting: Setting) -> Figures:
     """Run n tasks that are all due at one moment; they are over when the store counts them as completed."""
 
     async def sample() -> Figures:
-        witness, over_ns = await _run(setting.folder, [0.0] * setting.n)
+        witness, over_ns = await _run(setting, [0.0] * setting.n)
         return {"per_s": setting.n * 1e9 / (over_ns - witness.due_ms[0] * 1_000_000)}
 
     return asyncio.run(sample())
@@ -116,7 +116,7 @@ def lateness(setting: Setting) -> Figures:
 
     async def sample() -> Figures:
         tasks = int(setting.n * LATENESS_S)
-        witness, _ = await _run(setting.folder, [number * 1000 / setting.n for number in range(tasks)])
+        witness, _ = await _run(setting, [number * 1000 / setting.n for number in range(tasks)])
         pairs = zip(witness.called_ns, witness.due_ms, strict=True)
         late_ns = sorted(called_ns - due_ms * 1_000_000 for called_ns, due_ms in pairs)
         figures: Figures = {name: late_ns[int(tasks * share)] / 1e6 for name, share in SHARES.items()}
@@ -125,10 +125,10 @@ def lateness(setting: Setting) -> Figures:
     return asyncio.run(sample())
 
 
-async def _run(folder: Path, offsets_ms: list[float]) -> tuple[Witness, int]:
+async def _run(setting: Setting, offsets_ms: list[float]) -> tuple[Witness, int]:
     """Add tasks that are due at so many milliseconds after a moment, then run them; return when all were over."""
     witness = Witness()
-    async with AsyncScheduler(_url(folder), run=False) as adder:
+    async with AsyncScheduler(_url(setting), run=False) as adder:
         began_s = time.perf_counter()  # how long it takes is tried on some that do not come due
         await adder.add_many([{"handler": "noop", "args": {"due_ms": 0}, "delay": DELAY}] * BATCH)
         fill_s = (time.perf_counter() - began_s) * len(offsets_ms) / BATCH
@@ -136,7 +136,7 @@ async def _run(folder: Path, offsets_ms: list[float]) -> tuple[Witness, int]:
         wishes = [_wish(first_ms + int(offset_ms)) for offset_ms in offsets_ms]
         for first in range(0, len(wishes), BATCH):
             await adder.add_many(wishes[first : first + BATCH])
-    scheduler = AsyncScheduler(_url(folder))
+    scheduler = AsyncScheduler(_url(setting))
     scheduler.task("noop")(witness.noop)
     async with scheduler, asyncio.timeout(PATIENCE_S):
         if time.time_ns() // 1_000_000 >= first_ms:
@@ -190,7 +190,7 @@ def far(setting: Setting) -> Figures:
     """Start a scheduler on a file with n far tasks, then add, cancel and list some."""
 
     async def sample() -> Figures:
-        scheduler = AsyncScheduler(_url(setting.folder))
+        scheduler = AsyncScheduler(_url(setting))
         scheduler.task("noop")(Witness().noop)
         async with scheduler:
             start_s = (time.monotonic_ns() - setting.began_ns) / 1e9

@@ -20,6 +20,7 @@ from bench.verdict import Verdict
 __all__ = ["Run", "document", "print_report"]
 
 NARROW = 110  # a pipe has no width; the tables need about this
+NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 STYLES = {"met": "green", "missed": "bold red", "not measured": "dim"}
 UNITS = {
     "per_s": ("", "a second"),
@@ -40,6 +41,7 @@ class Run:
     """What was measured, and what was not, with the reason."""
 
     quick: bool
+    store: str = "sqlite"
     samples: dict[Key, list[float]] = field(default_factory=dict)
     gaps: dict[str, str] = field(default_factory=dict)
     failed: bool = False  # whether something is missing that could have been measured
@@ -47,7 +49,7 @@ class Run:
     @property
     def verdicts(self) -> list[Verdict[Target]]:
         """Every target, held against it."""
-        return judge(self.samples)
+        return judge(self.samples, self.store)
 
 
 def document(run: Run, options: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def print_report(run: Run) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=NARROW)
-    table = Table(title="durable tasks on SQLite", title_justify="left")
+    table = Table(title=f"durable tasks on {NAMES[run.store]}", title_justify="left")
     for heading in ("measured", "n", "figure"):
         table.add_column(heading, justify="right" if heading == "n" else "left")
     for heading in ("median", "from", "to", "unit"):

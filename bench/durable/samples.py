@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.durable import ours, peers
 from bench.durable.setting import Figures, Setting
 
-__all__ = ["GROUPS", "SAMPLES", "SAMPLE_S_MAX", "Sample"]
+__all__ = ["GROUPS", "SAMPLES", "SAMPLE_S_MAX", "SHARED_STORE", "Sample"]
 
 SAMPLE_S_MAX = 600  # several times what the longest takes, filling a file; then its process is ended
 
@@ -56,6 +56,10 @@ _ALL = (
     Sample("lateness", "lateness, 5,000 a second", ours.lateness, 5_000, 5_000),
 )
 SAMPLES = {sample.name: sample for sample in _ALL}
+# What is taken on a store that is not a file: ours alone, and not among a million.
+SHARED_STORE = tuple(
+    sample.name for sample in _ALL if sample.take.__module__ == ours.__name__ and sample.group != "far"
+)
 GROUPS = tuple(dict.fromkeys(sample.group for sample in _ALL))
 
 

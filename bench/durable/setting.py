@@ -19,4 +19,5 @@ class Setting:
     folder: Path  # on a disk; empty, but for samples that share a filled file
     n: int  # tasks, or tasks a second
     turn: int = 0  # how many samples of the same kind were taken before
+    url: str = ""  # of the store; a file in the folder, if there is none
     began_ns: int = 0  # when its process was started, by the monotonic clock, which is the same in all of them

@@ -14,7 +14,7 @@ from statistics import median
 from bench.durable.samples import SAMPLES
 from bench.verdict import Verdict
 
-__all__ = ["TARGETS", "Key", "Target", "judge"]
+__all__ = ["TARGETS", "TARGETS_OF", "Key", "Target", "judge"]
 
 Key = tuple[str, str]  # the name of a sample, and which of its figures
 Medians = Callable[[Key], float | None]
@@ -100,10 +100,29 @@ TARGETS = (
         )
     ),
 )  # fmt: skip
-assert all(key[0] in SAMPLES for target in TARGETS for key in (target.over, *target.under))
+
+POSTGRES_TARGETS = (
+    Target("add_many: tickwheel, tasks a second", ("add_many, tickwheel", "per_s"), ">=", 40_000),
+    Target(
+        "group_commit: adds a second of 64 callers, against one",
+        ("add, 64 callers", "per_s"), ">=", 4, (("add, 1 caller", "per_s"),),
+    ),
+    Target("fire: tickwheel, tasks a second", ("fire, tickwheel", "per_s"), ">=", 15_000),
+    _late("5,000", "p50_ms", 2),
+    _late("5,000", "p99_ms", 20),
+    *(
+        Target(f"lateness: early of {rate} a second", (f"lateness, {rate} a second", "early"), "<=", 0)
+        for rate in RATES
+    ),
+)  # fmt: skip
+
+TARGETS_OF = {"sqlite": TARGETS, "postgres": POSTGRES_TARGETS}
+assert all(
+    key[0] in SAMPLES for targets in TARGETS_OF.values() for target in targets for key in (target.over, *target.under)
+)
 
 
-def judge(samples: Mapping[Key, list[float]]) -> list[Verdict[Target]]:
+def judge(samples: Mapping[Key, list[float]], store: str = "sqlite") -> list[Verdict[Target]]:
     """Work out every target from the medians of a run; how many were early is counted over all of it."""
 
     def medians(key: Key) -> float | None:
@@ -112,4 +131,4 @@ def judge(samples: Mapping[Key, list[float]]) -> list[Verdict[Target]]:
             return None
         return sum(taken) if key[1] == "early" else median(taken)
 
-    return [Verdict(target, target.value(medians)) for target in TARGETS]
+    return [Verdict(target, target.value(medians)) for target in TARGETS_OF[store]]

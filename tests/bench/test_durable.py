@@ -15,7 +15,7 @@ from bench.durable.children import PackageMissing, SampleFailed, take_sample
 from bench.durable.ours import FAR_OPERATIONS
 from bench.durable.report import UNITS, Run
 from bench.durable.samples import GROUPS, SAMPLES
-from bench.durable.targets import TARGETS, Key, Target, judge
+from bench.durable.targets import TARGETS, TARGETS_OF, Key, Target, judge
 
 ROOT = Path(__file__).parents[2]
 SPEED = {"per_s"}
@@ -70,6 +70,15 @@ def test_what_was_asked_for_is_measured_and_told_as_json(tmp_path: Path) -> None
     assert done.returncode == 1, "a target that was not measured is not met"
 
 
+def test_another_store_is_measured_by_our_samples_alone(tmp_path: Path) -> None:
+    done = run_durable("--store", "postgres", "--quick", "--repeats", 1, "--only", "add_many,fire", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "durable-postgres.json").read_text())
+    assert [figure["sample"] for figure in result["figures"]] == ["add_many, tickwheel", "fire, tickwheel"]
+    assert len(result["targets"]) == len(TARGETS_OF["postgres"])
+    assert "durable tasks on PostgreSQL" in done.stdout
+
+
 def test_tables_name_every_figure_and_target(tmp_path: Path) -> None:
     done = run_durable("--quick", "--repeats", 1, "--only", "add_many", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -113,6 +122,7 @@ def test_sample_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest
         (["--repeats", "0"], "a number from 1 to"),
         (["--repeats", "6"], "a number from 1 to"),
         (["--fast"], "unrecognized arguments"),
+        (["--store", "paper"], "invalid choice"),
     ],
 )
 def test_bad_option_is_refused_with_a_message(

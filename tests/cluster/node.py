@@ -1,4 +1,4 @@
-"""A process that runs tasks until it is told to end, killed or suspended: started by test_processes.py.
+"""A process that runs tasks until it is told to end, killed or suspended: started by nodes.py.
 
     python -m tests.cluster.node STORE ORACLE NAME LEASE_MS
 
@@ -18,7 +18,7 @@ from tickwheel.tasks import TaskContext
 
 
 async def main(store: str, oracle: str, name: str, lease_ms: int) -> None:
-    scheduler = AsyncScheduler(f"sqlite:///{store}", lease_ttl_ms=lease_ms)
+    scheduler = AsyncScheduler(store, lease_ttl_ms=lease_ms)
     written = os.open(oracle, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def write(what: str, context: TaskContext) -> None:

@@ -1,4 +1,4 @@
-"""The SQLite store does what the memory store does, whatever is done to them."""
+"""The stores do what the memory store does, whatever is done to them."""
 
 import os
 from collections.abc import AsyncIterator
@@ -8,9 +8,12 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import settings
 
+from tests.postgres import Database
 from tickwheel.clock import VirtualClock
 from tickwheel.stores import Store, open_store
 from tickwheel.testing.stores.model import check_against_memory
+
+FUZZING = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
 
 
 @asynccontextmanager
@@ -25,5 +28,17 @@ async def opened(clock: VirtualClock) -> AsyncIterator[Store]:
 
 
 def test_sqlite_does_what_memory_does() -> None:
-    fuzzing = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
-    check_against_memory(opened, settings=None if fuzzing else settings(max_examples=40, stateful_step_count=40))
+    check_against_memory(opened, settings=None if FUZZING else settings(max_examples=40, stateful_step_count=40))
+
+
+def test_postgres_does_what_memory_does(database: Database) -> None:
+    @asynccontextmanager
+    async def fresh(clock: VirtualClock) -> AsyncIterator[Store]:
+        url = database.url(database.fresh_schema())
+        store = await open_store(url, now_ms=lambda: clock.time_ns() // 1_000_000, partitions=8)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    check_against_memory(fresh, settings=None if FUZZING else settings(max_examples=20, stateful_step_count=30))

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable, UnknownStore
+from tickwheel.errors import MissingExtra, SchemaTooNew, StoreError, StoreUnavailable, UnknownStore
 from tickwheel.stores import MemoryStore, open_store
 from tickwheel.stores.sqlite import SqliteStore
 from tickwheel.stores.sqlite.statements import MIGRATIONS
@@ -163,6 +163,14 @@ def test_a_task_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("tickwheel.stores.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(MissingExtra, match=r"asyncpg, .* pip install 'tickwheel\[postgres\]'"):
+        asyncio.run(open_and_close("postgresql://nobody@nowhere/nothing"))
+
+
 def test_no_driver_is_loaded_until_it_is_needed() -> None:
-    program = "import sys, tickwheel.stores; assert 'apsw' not in sys.modules"
+    program = "import sys, tickwheel.stores; assert not {'apsw', 'asyncpg'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -107,7 +107,9 @@ class AsyncScheduler(Verbs):
         """Open the store, see what was left undone, and begin to run tasks. Harmless if it was started."""
         if self._store is None:
             where = self._where
-            self._store = await open_store(where, now_ms=self._now) if isinstance(where, str) else where
+            # On the usual clock, leases end by the store's own: a server's, which is the same for all nodes.
+            now_ms = None if isinstance(self._clock, SystemClock) else self._now
+            self._store = await open_store(where, now_ms=now_ms) if isinstance(where, str) else where
         if self._run and self._engine is None:
             options = self._options
             engine = Engine(

@@ -310,6 +310,8 @@ class Engine:
         self._loaded_until = until
 
     async def _claim(self, leases: list[Lease], entries: list[Due], now: int) -> None:
+        partitions = {due.partition for due in entries}
+        leases = [lease for lease in leases if lease.partition in partitions]
         try:
             claimed = await self._store.claim(leases, [due.id for due in entries], now + self._options.ahead_ms)
         except BaseException:

@@ -3,6 +3,7 @@
     memory://                       in this process, for tests and for tasks that need not last
     sqlite:///tasks.db              a file in the present folder
     sqlite:////var/lib/tasks.db     a file anywhere
+    postgresql://ann@host/shop      a database, for processes on any number of machines (extra `postgres`)
 
 >>> import asyncio
 >>> async def main():
@@ -20,7 +21,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from tickwheel.clock import SystemClock
-from tickwheel.errors import StoreError, UnknownStore
+from tickwheel.errors import MissingExtra, StoreError, UnknownStore
 from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Order, Page, Store, Total
 from tickwheel.stores.memory import MemoryStore
 
@@ -39,7 +40,7 @@ __all__ = [
     "open_store",
 ]
 
-KNOWN: Final = ("memory://", "sqlite:///")
+KNOWN: Final = ("memory://", "sqlite:///", "postgresql://")
 PARTITIONS: Final = 64  # enough to divide among some ten nodes, few enough to hold all leases in one call
 PARTITIONS_MAX: Final = 4096
 
@@ -50,11 +51,21 @@ def wall_ms() -> int:
 
 
 async def open_store(url: str, *, now_ms: Callable[[], int] | None = None, partitions: int = PARTITIONS) -> Store:
-    """Open the store a URL names; how many partitions there are is decided when it is made."""
+    """Open the store a URL names; how many partitions there are is decided when it is made.
+
+    Without a clock it goes by the store's own: a server's, or this machine's.
+    """
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise StoreError(f"a store has from 1 to {PARTITIONS_MAX:,} partitions, not {partitions!r}")
-    now_ms = now_ms or wall_ms
     parts = urlsplit(url)
+    if parts.scheme in ("postgresql", "postgres"):
+        try:
+            from tickwheel.stores.postgres import PostgresStore  # noqa: PLC0415 - backends load only when they are used
+        except ModuleNotFoundError as error:
+            raise MissingExtra("PostgreSQL stores", str(error.name), "postgres") from error
+
+        return await PostgresStore.open(url, now_ms=now_ms, partitions=partitions)
+    now_ms = now_ms or wall_ms
     if url == "memory://":
         return MemoryStore(now_ms=now_ms, partitions=partitions)
     if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:

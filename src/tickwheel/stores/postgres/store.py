@@ -1,0 +1,213 @@
+"""The store itself: every call is a statement or a short transaction on one of a few connections.
+
+    adding      groups that share a commit          claims, finishes      one statement each, fenced by lease rows
+    reading     whichever connection is free        hints                 a connection apart
+
+Leases end by the server's clock, so that the clocks of the nodes need not agree about that.
+
+    store = await PostgresStore.open("postgresql://ann@db.example/shop")
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from tickwheel.errors import UnknownTask
+from tickwheel.stores import bounds, listing, steps
+from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
+from tickwheel.stores.postgres import changing, lists, opening, owning, reading
+from tickwheel.stores.postgres.adding import Adder
+from tickwheel.stores.postgres.address import Address
+from tickwheel.stores.postgres.hearing import Wire
+from tickwheel.stores.postgres.sessions import Sessions
+from tickwheel.tasks.record import ENDED, Run, Status, Task
+
+__all__ = ["PostgresStore"]
+
+
+class PostgresStore:
+    """A store in a schema of a PostgreSQL database, for one event loop; open it with `open`."""
+
+    def __init__(self, sessions: Sessions, partitions: int, now_ms: Callable[[], int] | None) -> None:
+        self.partitions = partitions
+        self._sessions = sessions
+        self._now_ms = now_ms
+        self._wire = Wire(sessions.address, partitions)
+        self._adder = Adder(sessions, self._wire.tell)
+        self._claiming = asyncio.Lock()  # who asks first, claims first
+
+    @classmethod
+    async def open(cls, url: str, *, now_ms: Callable[[], int] | None = None, partitions: int = 64) -> "PostgresStore":
+        """Open a database, and make the tables if there are none; how many partitions there are is decided then.
+
+        A clock is for tests: without one the server's own is used.
+        """
+        address = Address.of(url)
+        stored = await opening.prepare(address, partitions)
+        return cls(await Sessions.open(address), stored, now_ms)
+
+    async def close(self) -> None:
+        """Do what waits, and let go of the server."""
+        await self._adder.close()
+        await self._wire.close()
+        await self._sessions.close()
+
+    @property
+    def _given(self) -> int | None:
+        """The time, if it is not the server's."""
+        return None if self._now_ms is None else self._now_ms()
+
+    async def time(self) -> int:
+        """Read the server's clock, or the one it was given."""
+        self._sessions.check()
+        if self._now_ms is not None:
+            return self._now_ms()
+        [(now,)] = await self._sessions.fetch("time")
+        return int(now)
+
+    # -- anyone
+
+    async def add(self, tasks: Sequence[Task], on_conflict: OnConflict = "reject") -> list[Conflict]:
+        """Add tasks, all of them or none; they are committed when this returns."""
+        bounds.check_on_conflict(on_conflict)
+        bounds.check_new(tasks, self.partitions)
+        return await self._adder.add(tasks, on_conflict)
+
+    async def get(self, ids: Sequence[str]) -> list[Task | None]:
+        """Return tasks by id."""
+        bounds.check_batch(ids)
+        return await reading.get(self._sessions, ids)
+
+    async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
+        """List tasks, newest first unless told."""
+        bounds.check_limit(limit)
+        listing.check_filter(wanted)
+        after = listing.place_of(cursor, wanted.order)
+        return await lists.query(self._sessions, wanted, self.partitions, after, limit)
+
+    async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
+        """Count tasks, looking at so many at most."""
+        bounds.check_limit(most, bounds.COUNT_ROWS_MAX)
+        listing.check_filter(wanted)
+        return await lists.count(self._sessions, wanted, self.partitions, most)
+
+    async def counts(self) -> dict[Status, int]:
+        """Return how many tasks there are of each status."""
+        return await reading.counts(self._sessions)
+
+    async def history(self, task_id: str, limit: int = 100) -> list[Run]:
+        """Return the runs of a task, latest first."""
+        bounds.check_limit(limit)
+        return await reading.history(self._sessions, task_id, limit)
+
+    async def cancel(self, ids: Sequence[str], reason: str) -> list[Task | None]:
+        """Cancel tasks, or ask them to stop."""
+        now = await self.time()
+        return await self._each(ids, lambda task: steps.cancel(task, reason, now))
+
+    async def reschedule(self, task_id: str, run_at: int) -> Task:
+        """Move a task."""
+        bounds.check_moment(run_at)
+        [task] = await self._each([task_id], lambda task: steps.move(task, run_at))
+        if task is None:
+            raise UnknownTask(task_id)
+        return task
+
+    async def pause(self, ids: Sequence[str]) -> list[Task | None]:
+        """Keep pending tasks from coming due."""
+        return await self._each(ids, steps.pause)
+
+    async def resume(self, ids: Sequence[str]) -> list[Task | None]:
+        """Let paused tasks come due again."""
+        return await self._each(ids, steps.resume)
+
+    async def revive(self, ids: Sequence[str], run_at: int) -> list[Task | None]:
+        """Begin tasks that are over once more."""
+        bounds.check_moment(run_at)
+        return await self._each(ids, lambda task: steps.revive(task, run_at))
+
+    async def amend(self, tasks: Sequence[Task]) -> list[Task]:
+        """Put tasks in the place of those they were made from."""
+        bounds.check_amended(tasks)
+        amended = await changing.amend(self._sessions, tasks)
+        self._wire.tell({task.partition for task in amended})
+        return amended
+
+    async def remove(self, ids: Sequence[str]) -> list[Task | None]:
+        """Delete tasks that do not run."""
+        bounds.check_batch(ids)
+        answers = await changing.remove(self._sessions, ids)
+        self._wire.tell({task.partition for task in answers if task is not None})
+        return answers
+
+    async def purge(self, before: int) -> int:
+        """Delete what was over before a moment, some at a time."""
+        return await changing.purge(self._sessions, before)
+
+    async def _each(self, ids: Sequence[str], step: Callable[[Task], Task]) -> list[Task | None]:
+        bounds.check_batch(ids)
+        answers, touched = await changing.change_each(self._sessions, ids, step)
+        self._wire.tell(touched)
+        return answers
+
+    # -- nodes
+
+    async def heartbeat(self, node: str, ttl_ms: int) -> list[str]:
+        """Say that a node lives."""
+        rows = await self._sessions.fetch("heartbeat", node, ttl_ms, self._given)
+        return sorted(living for (living,) in rows)
+
+    async def leave(self, node: str) -> None:
+        """Say that a node lives no more."""
+        await self._sessions.fetch("leave", node)
+
+    async def leases(self) -> list[Lease]:
+        """List the leases that are held now."""
+        return await reading.leases(self._sessions, self._given)
+
+    # -- owners
+
+    async def acquire(self, partitions: Sequence[int], node: str, ttl_ms: int) -> list[Lease]:
+        """Take leases that nobody holds."""
+        return await owning.acquire(self._sessions, partitions, node, ttl_ms, self._given)
+
+    async def renew(self, leases: Sequence[Lease], ttl_ms: int) -> list[Lease]:
+        """Hold on to leases."""
+        return await owning.renew(self._sessions, leases, ttl_ms, self._given)
+
+    async def release(self, leases: Sequence[Lease]) -> None:
+        """Give leases back."""
+        self._wire.tell(await owning.release(self._sessions, leases, self._given))
+
+    async def due(self, leases: Sequence[Lease], until: int, after: tuple[int, str] | None, limit: int) -> list[Due]:
+        """List what comes due, by run_at and id."""
+        bounds.check_limit(limit)
+        return await reading.due(self._sessions, leases, self._given, until, after, limit)
+
+    async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
+        """Make pending tasks running."""
+        bounds.check_batch(ids)
+        async with self._claiming:
+            return await owning.claim(self._sessions, leases, ids, until, self._given, self.partitions)
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
+        """Put finished tasks back."""
+        bounds.check_finishes(finishes)
+        if not finishes:
+            return []
+        timeless = any(each.task.finished_at is None and each.task.status in ENDED for each in finishes)
+        now = await self.time() if timeless or self._now_ms is not None else 0
+        return await owning.finish(self._sessions, finishes, now, self._given)
+
+    async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
+        """List running tasks that were claimed under an earlier lease."""
+        bounds.check_limit(limit)
+        return await reading.orphans(self._sessions, leases, self._given, limit)
+
+    async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
+        """Note how far owned partitions are."""
+        bounds.check_moment(moment)
+        await owning.checkpoint(self._sessions, leases, moment, self._given)
+
+    def changes(self, partitions: Sequence[int]) -> AsyncIterator[set[int]]:
+        """Tell in which partitions something changes from now on, by this process or another."""
+        return self._wire.watch(partitions)
