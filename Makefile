@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py src/tickwheel/timers/*.py src/tickwheel/recipes/*.py)) $(wildcard src/native/*.h)
 
 # Two files of tests at a time: most of them wait for something now and then.
-SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile
+SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13
