@@ -64,7 +64,7 @@ class OnAStore:
         ran: list[str] = []
 
         async def main() -> None:
-            schedulers = [AsyncScheduler(url, lease_ttl_ms=600) for _ in range(2)]
+            schedulers = [AsyncScheduler(url) for _ in range(2)]
             for scheduler in schedulers:
 
                 @scheduler.task("note")

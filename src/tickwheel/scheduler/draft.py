@@ -51,25 +51,36 @@ AS_SAID: Final = ("meta", "tags", "priority", "late", "times", "at_most_once", "
 USUAL: Final = frozenset({"id", "delay", "at"})  # what most tasks say
 
 
-def draft(
-    handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, *, now: int, new_id: str, partitions: int
-) -> Task:
-    """Make a task, or say what is wrong with it."""
+def draft(handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, *, now: int, partitions: int) -> Task:
+    """Make a task, or say what is wrong with it; its id has to be among the wishes."""
     said = wishes.keys()
     if not said <= WISHES:
         raise InvalidTask(f"a task has no {min(said - WISHES)!r}; it has {', '.join(sorted(WISHES))}")
-    task_id = _id(wishes.get("id", new_id))
-    unusual = {} if said <= USUAL else _unusual(wishes, handler.retry, handler.timeout_ms)
-    first = _first(wishes, unusual.get("trigger", ONCE), now)
+    task_id = _id(wishes["id"])
+    if said <= USUAL:
+        first = _first(wishes, ONCE, now)
+        return Task(
+            id=task_id,
+            handler=handler.name,
+            args=_checked(args or {}, None),
+            retry=handler.retry,
+            timeout_ms=handler.timeout_ms,
+            partition=partition_of(task_id, partitions),
+            run_at=first,
+            occurrence_at=first,
+            created_at=now,
+        )
+    unusual = _unusual(wishes, handler.retry, handler.timeout_ms)
+    first = _first(wishes, unusual["trigger"], now)
     return Task(
         id=task_id,
         handler=handler.name,
-        args=_checked(args or {}, unusual.get("meta")),
+        args=_checked(args or {}, unusual["meta"]),
         partition=partition_of(task_id, partitions),
         run_at=first,
         occurrence_at=first,
         created_at=now,
-        **{"retry": handler.retry, "timeout_ms": handler.timeout_ms, **unusual},
+        **unusual,
     )
 
 

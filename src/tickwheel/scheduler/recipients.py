@@ -49,14 +49,13 @@ def _function(registry: Registry, handler: str | Callable[..., Any] | None, *, h
         raise InvalidTask("a task goes to a handler, a webhook or a queue: say which")
     if not isinstance(handler, str):
         return registry.find(registry.name_of(handler))
-    delivery.check_function(handler)
-    return registry.find(handler) if here else _elsewhere(handler)
+    return registry.find(delivery.check_function(handler)) if here else _elsewhere(handler)
 
 
 @lru_cache(maxsize=1024)  # asked for with every task that is added
 def _elsewhere(name: str) -> Handler:
     """Return what stands for a handler that only the processes know that run tasks."""
-    return Handler(name=name, function=run_elsewhere)
+    return Handler(name=delivery.check_function(name), function=run_elsewhere)
 
 
 @lru_cache(maxsize=1024)

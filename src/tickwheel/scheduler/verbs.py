@@ -144,7 +144,9 @@ class Verbs:
         rest: Any = dict(wishes)
         wanted, args = rest.pop("handler", None), rest.pop("args", None)
         handler = recipient(self._registry, wanted, rest, here=self._run)
-        return draft(handler, args, rest, now=now, new_id=self._new_id(now), partitions=self._opened.partitions)
+        if "id" not in rest:
+            rest["id"] = self._new_id(now)
+        return draft(handler, args, rest, now=now, partitions=self._opened.partitions)
 
     async def _refused(self, drafts: Mapping[int, Task], on_conflict: OnConflict) -> dict[int, TickwheelError]:
         """Find out what would keep a batch from being added."""
@@ -165,8 +167,9 @@ class Verbs:
     async def _add_noted(self, drafts: Sequence[Task], on_conflict: OnConflict) -> list[Conflict]:
         with self.events.adding(drafts) as witnessed:
             conflicts = await self._opened.add(witnessed, on_conflict)
-        for conflict in conflicts:
-            self._note(conflict.task, "added" if conflict.added else None)
+        if self._engine is not None or self.events.heard:
+            for conflict in conflicts:
+                self._note(conflict.task, "added" if conflict.added else None)
         return conflicts
 
     # -- changing

@@ -4,6 +4,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
+from operator import attrgetter
 from typing import Final
 
 import apsw
@@ -21,6 +22,7 @@ __all__ = ["PURGE_ROWS", "Pen"]
 
 PURGE_ROWS: Final = 1000  # deleted in one call, so that others get their turn in between
 
+_status, _partition = attrgetter("status"), attrgetter("partition")
 _encode_run = msgspec.json.Encoder().encode
 
 
@@ -40,8 +42,9 @@ class Pen:
         before = self._connection.total_changes()
         self._connection.executemany(SQL["insert"], map(_new_row, tasks, bodies))
         if self._connection.total_changes() - before == len(tasks):  # almost always: none was there
-            self.counted.update(NUMBERS[task.status] for task in tasks)
-            self.touched.update(task.partition for task in tasks)
+            for status, count in Counter(map(_status, tasks)).items():
+                self.counted[NUMBERS[status]] += count
+            self.touched.update(map(_partition, tasks))
             return [Conflict(task, added=True) for task in tasks]
         self._connection.execute("ROLLBACK TO call")
         there = load(self._connection, [task.id for task in tasks])
