@@ -7,6 +7,7 @@
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, Unpack, cast
@@ -40,8 +41,8 @@ AMEND_TRIES = 5  # against others who change the same task
 RUNS_AT_ONCE = 256  # moves that wait for one commit
 
 
-class Verbs:
-    """The verbs of a scheduler that is open."""
+class Verbs(ABC):
+    """The verbs of a scheduler that is open; the scheduler itself brings the four parts they stand on."""
 
     events: Events
     _engine: Engine | None
@@ -50,17 +51,17 @@ class Verbs:
     _store: Store | None
 
     @property
-    def _opened(self) -> Store:
-        raise NotImplementedError
+    @abstractmethod
+    def _opened(self) -> Store: ...
 
-    def _now(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _now(self) -> int: ...
 
-    def _new_id(self, now: int) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _new_id(self, now: int) -> str: ...
 
-    def _note(self, task: Task, kind: Any) -> Task:
-        raise NotImplementedError
+    @abstractmethod
+    def _note(self, task: Task, kind: Any) -> Task: ...
 
     @property
     def is_open(self) -> bool:
