@@ -4,7 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py src/tickwheel/timers/*.py src/tickwheel/recipes/*.py)) $(wildcard src/native/*.h)
+NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py src/tickwheel/timers/*.py src/tickwheel/recipes/*.py)) \
+  src/tickwheel/durations.py src/tickwheel/scheduler/draft.py src/tickwheel/stores/bounds.py $(wildcard src/native/*.h)
 
 # Two files of tests at a time: most of them wait for something now and then.
 SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
@@ -20,7 +21,8 @@ run: $(STAMP)  ## serve the API and the dashboard on an SQLite file, with exampl
 
 test: $(STAMP) $(BIN)/promtool browser postgres  ## run every test, on both builds
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
-	TICKWHEEL_PURE=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/timers tests/recipes
+	TICKWHEEL_PURE=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/timers tests/recipes \
+	  tests/scheduler/test_draft.py tests/test_durations.py
 
 check: lint types rooms test  ## what has to hold before anything lands
 	$(MAKE) --jobs=2 --output-sync=target versions

@@ -14,11 +14,13 @@ PACKAGE = Path("src/tickwheel")
 # Of the wheels everything, but for what users type against or run once, which gains nothing.
 WHEELS_INTERPRETED = {"__init__.py", "__main__.py", "contract.py", "geometry.py"}
 
-# Of the other rooms only what is called for every timer.
+# Of the other rooms only what is called for every timer, and for every task that is added.
 HOT = (
     "durations.py",
     "recipes/idle_timeouts.py",
     "recipes/ttl_cache.py",
+    "scheduler/draft.py",
+    "stores/bounds.py",
     "timers/alarms.py",
     "timers/handle.py",
     "timers/own_time.py",

@@ -3,13 +3,14 @@
 import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from tests.scheduler.worlds import World
-from tickwheel.errors import DuplicateTask, TaskIsOver, UnknownHandler, UnknownTask
+from tickwheel.errors import BatchTooLarge, DuplicateTask, InvalidTask, TaskIsOver, UnknownHandler, UnknownTask
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.tasks import LatePolicy, RetryPolicy, Status
 
@@ -321,6 +322,10 @@ def test_bad_requests_change_nothing(world: World) -> None:
             await scheduler.get("b")
         with pytest.raises(DuplicateTask):
             await scheduler.add_many([{"handler": "note", "id": "c"}, {"handler": "note", "id": "a"}])
+        with pytest.raises(InvalidTask, match="is a dict"):
+            await scheduler.add_many([{"handler": "note", "id": "c"}, "note"])  # type: ignore[list-item]
+        with pytest.raises(BatchTooLarge):
+            await scheduler.add_many({"handler": "note"} for _ in count())  # an endless one is not read to its end
         counts = await scheduler.counts()
         assert counts.get(Status.PENDING) == 1
         assert sum(counts.values()) == 1

@@ -13,8 +13,9 @@ a crash.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from random import Random
 from typing import Any, Self, TypeVar, Unpack
 
@@ -34,7 +35,7 @@ from tickwheel.scheduler.recipients import Courier
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.scheduler.verbs import Verbs
 from tickwheel.stores import open_store
-from tickwheel.stores.bounds import check_limit
+from tickwheel.stores.bounds import BATCH_MAX, check_limit
 from tickwheel.stores.contract import Filter, OnConflict, Order, Page, Store
 from tickwheel.tasks.delivery import check_queue
 from tickwheel.tasks.policies import NEVER_AGAIN, RetryPolicy
@@ -116,7 +117,7 @@ class AsyncScheduler(Verbs):
                 self._store,
                 self._registry,
                 Workers(threads=options.threads, processes=options.processes, queue_max=options.in_flight_max),
-                node=self._new_id(self._now()),
+                node=next(self._new_ids(self._now(), 1)),
                 clock=self._clock,
                 events=self.events,
                 options=options,
@@ -164,7 +165,9 @@ class AsyncScheduler(Verbs):
     async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
         now = self._now()
-        drafts = [self._draft(wishes, now) for wishes in tasks]
+        wanted = list(islice(tasks, BATCH_MAX + 1))  # one more than a store takes, for it to say so
+        new_ids = self._new_ids(now, len(wanted))
+        drafts = [self._draft(wishes, new_ids, now) for wishes in wanted]
         return [conflict.task for conflict in await self._add_noted(drafts, on_conflict)]
 
     # -- asking
@@ -296,6 +299,8 @@ class AsyncScheduler(Verbs):
     def _now(self) -> int:
         return self._clock.time_ns() // 1_000_000
 
-    def _new_id(self, now: int) -> str:
-        """Make an id of its own, after all that were made before: what was added together is stored together."""
-        return f"{now:012x}{self._chance.getrandbits(80):020x}"
+    def _new_ids(self, now: int, count: int) -> Iterator[str]:
+        """Make ids of their own, after all that were made before: what was added together is stored together."""
+        moment = f"{now:012x}"
+        drawn = f"{self._chance.getrandbits(80 * count):0{20 * count}x}"
+        return (moment + drawn[place : place + 20] for place in range(0, 20 * count, 20))

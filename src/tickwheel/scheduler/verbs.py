@@ -8,13 +8,13 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, Unpack, cast
 
 from msgspec.structs import replace
 
-from tickwheel.errors import DuplicateTask, TaskHasChanged, TaskIsRunning, TickwheelError, UnknownTask
+from tickwheel.errors import DuplicateTask, InvalidTask, TaskHasChanged, TaskIsRunning, TickwheelError, UnknownTask
 from tickwheel.observe.events import Events, Kind
 from tickwheel.observe.picture import Dials
 from tickwheel.scheduler.draft import Wishes, amended, draft
@@ -58,7 +58,7 @@ class Verbs(ABC):
     def _now(self) -> int: ...
 
     @abstractmethod
-    def _new_id(self, now: int) -> str: ...
+    def _new_ids(self, now: int, count: int) -> Iterator[str]: ...
 
     @abstractmethod
     def _note(self, task: Task, kind: Any) -> Task: ...
@@ -118,11 +118,12 @@ class Verbs(ABC):
     ) -> list[Conflict | TickwheelError]:
         """Add those tasks that can be added, in one commit; for each of the others, say why not."""
         now = self._now()
+        new_ids = self._new_ids(now, len(tasks))
         answers: list[Conflict | TickwheelError | None] = [None] * len(tasks)
         drafts: dict[int, Task] = {}
         for place, wishes in enumerate(tasks):
             try:
-                drafts[place] = self._draft(wishes, now)
+                drafts[place] = self._draft(wishes, new_ids, now)
             except TickwheelError as error:
                 answers[place] = error
         named = {place: task for place, task in drafts.items() if "id" in tasks[place]}
@@ -140,14 +141,13 @@ class Verbs(ABC):
             answers[place] = conflict
         return cast("list[Conflict | TickwheelError]", answers)
 
-    def _draft(self, wishes: Mapping[str, Any], now: int) -> Task:
+    def _draft(self, wishes: Mapping[str, Any], new_ids: Iterator[str], now: int) -> Task:
         """Make a task of what a caller says."""
-        rest: Any = dict(wishes)
-        wanted, args = rest.pop("handler", None), rest.pop("args", None)
-        handler = recipient(self._registry, wanted, rest, here=self._run)
-        if "id" not in rest:
-            rest["id"] = self._new_id(now)
-        return draft(handler, args, rest, now=now, partitions=self._opened.partitions)
+        if type(wishes) is not dict and not isinstance(wishes, Mapping):
+            raise InvalidTask(f"each task is a dict of what add() takes, not {wishes!r:.100}")
+        handler = recipient(self._registry, wishes, here=self._run)
+        task_id = wishes["id"] if "id" in wishes else next(new_ids)
+        return draft(handler, wishes, task_id, now, self._opened.partitions)
 
     async def _refused(self, drafts: Mapping[int, Task], on_conflict: OnConflict) -> dict[int, TickwheelError]:
         """Find out what would keep a batch from being added."""

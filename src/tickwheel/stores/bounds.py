@@ -51,19 +51,19 @@ def check_batch(batch: Sequence[object]) -> None:
         raise BatchTooLarge(len(batch), BATCH_MAX)
 
 
-def check_limit(limit: int, most: int = PAGE_MAX) -> None:
+def check_limit(limit: object, most: int = PAGE_MAX) -> None:
     """Refuse a page that is empty or endless."""
     if type(limit) is not int or not 1 <= limit <= most:
         raise InvalidLimit(limit, most)
 
 
-def check_moment(moment: int) -> None:
+def check_moment(moment: object) -> None:
     """Refuse a time that no store could keep."""
     if type(moment) is not int or not 0 <= moment <= MOMENT_MAX:
         raise InvalidTask(f"a time is in whole milliseconds since 1970, not {moment!r}")
 
 
-def check_on_conflict(on_conflict: OnConflict) -> None:
+def check_on_conflict(on_conflict: object) -> None:
     """Refuse a way of dealing with duplicates that there is not."""
     if on_conflict not in get_args(OnConflict):
         raise UnknownOption(f"on_conflict={on_conflict}", [f"on_conflict={kind}" for kind in get_args(OnConflict)])
@@ -106,11 +106,20 @@ def check_finishes(finishes: Sequence[Finish]) -> None:
 def _check_name(what: str, name: str) -> None:
     if not 1 <= len(name) <= NAME_CHARS_MAX:
         raise InvalidTask(f"{what} has 1 to {NAME_CHARS_MAX} characters, and {name!r:.300} has not")
-    if "\0" in name or (not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name)):
+    if "\0" in name or not (name.isascii() or _is_whole(name)):
         raise InvalidTask(f"{what} is text that every store can keep, and {name!r:.300} is not")
 
 
-_encoder = msgspec.json.Encoder()
+def _is_whole(text: str) -> bool:
+    """Return whether text can be written as UTF-8: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_encoder: Final = msgspec.json.Encoder()
 
 
 def encode(task: Task) -> bytes:
