@@ -160,7 +160,7 @@ class AsyncScheduler(Verbs):
         **wishes: Unpack[Wishes],
     ) -> Task:
         """Add a task for a handler, a webhook or a queue; it is durable when this returns."""
-        return (await self.add_many([{"handler": handler, "args": args, **wishes}], on_conflict=on_conflict))[0]
+        return (await self.add_one({"handler": handler, "args": args, **wishes}, on_conflict=on_conflict)).task
 
     async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""

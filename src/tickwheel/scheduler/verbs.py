@@ -82,6 +82,10 @@ class Verbs(ABC):
         """Count tasks; of very many, some, and it says so."""
         return await self._opened.count(wanted, most)
 
+    def may_run(self, task: Task) -> bool:
+        """Say whether a process like this one knows what to do with a task; one without handlers cannot tell."""
+        return task.handler in self._registry or task.queue is not None or not self._registry.names()
+
     def handlers(self) -> list[Handler]:
         """List the handlers this process knows, by name."""
         return [self._registry.find(name) for name in self._registry.names()]
@@ -113,6 +117,12 @@ class Verbs(ABC):
 
     # -- adding
 
+    async def add_one(self, wishes: Mapping[str, Any], *, on_conflict: OnConflict = "reject") -> Conflict:
+        """Add a task, a dict of what `add` takes, and say whether it is the one that is in the store now."""
+        now = self._now()
+        task = self._draft(wishes, self._new_ids(now, 1), now)
+        return (await self._add_noted([task], on_conflict))[0]
+
     async def add_each(
         self, tasks: Sequence[Mapping[str, Any]], *, on_conflict: OnConflict = "reject"
     ) -> list[Conflict | TickwheelError]:
@@ -127,8 +137,7 @@ class Verbs(ABC):
             except TickwheelError as error:
                 answers[place] = error
         named = {place: task for place, task in drafts.items() if "id" in tasks[place]}
-        # Of one alone the store says it itself, and an id that was just made is nobody else's.
-        refused = await self._refused(named, on_conflict) if len(drafts) > 1 and named else {}
+        refused = await self._refused(named, on_conflict) if named else {}  # an id that was just made is nobody else's
         while True:
             answers = [refused.get(place, answer) for place, answer in enumerate(answers)]
             wanted = {place: task for place, task in drafts.items() if place not in refused}

@@ -3,14 +3,15 @@
 from typing import Any
 
 import msgspec
-from litestar import Response, post
+from litestar import post
 from msgspec import UNSET, UnsetType
 
 from tickwheel.errors import BatchTooLarge, TickwheelError
+from tickwheel.server.answers import Answer, answer
 from tickwheel.server.bodies import AddBody, BatchBody
 from tickwheel.server.problems import Problem, ProblemBody, pointing, problem_of
 from tickwheel.server.reading import body_of, decode
-from tickwheel.server.service import Asked, Service, answer, service_of
+from tickwheel.server.service import Asked, Service, service_of
 from tickwheel.server.shapes import TaskShape, shape_of
 from tickwheel.server.tasks import masked, pointer_for, who
 from tickwheel.server.wishes import recipient_of, wishes_of
@@ -35,11 +36,11 @@ class BatchAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @post("/v1/tasks:batch", opt={"role": "write"})
-async def add_many(request: Asked) -> Response[bytes]:
+async def add_many(request: Asked) -> Answer:
     """Add those tasks that can be added."""
     service = service_of(request)
 
-    async def work() -> Response[bytes]:
+    async def work() -> Answer:
         body = await body_of(request, BatchBody, service.config.depth_max)
         if len(body.tasks) > service.config.batch_max:
             with pointing("/tasks"):

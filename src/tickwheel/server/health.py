@@ -4,11 +4,12 @@ import asyncio
 from typing import Final, Literal
 
 import msgspec
-from litestar import Response, get
+from litestar import get
 
 from tickwheel.errors import TickwheelError
 from tickwheel.observe.metrics import CONTENT_TYPE
-from tickwheel.server.service import Asked, Service, answer, service_of
+from tickwheel.server.answers import Answer, answer
+from tickwheel.server.service import Asked, Service, service_of
 
 __all__ = ["Health", "handlers"]
 
@@ -23,13 +24,13 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @get("/livez", opt={"role": None})
-async def live() -> Response[bytes]:
+async def live() -> Answer:
     """Say that the process lives."""
     return answer(Health(status="ok", reason="it answers"))
 
 
 @get("/readyz", opt={"role": None})
-async def ready(request: Asked) -> Response[bytes]:
+async def ready(request: Asked) -> Answer:
     """Say whether requests should be sent here."""
     service: Service = request.app.state.service
     reason = await unready(service)
@@ -56,9 +57,9 @@ async def unready(service: Service) -> str | None:
 
 
 @get("/metrics", opt={"role": "read"})
-async def metrics(request: Asked) -> Response[bytes]:
+async def metrics(request: Asked) -> Answer:
     """Return figures for Prometheus."""
-    return Response(service_of(request).metrics.render(), media_type=CONTENT_TYPE)
+    return Answer(service_of(request).metrics.render(), headers={"content-type": CONTENT_TYPE})
 
 
 handlers = [live, ready, metrics]

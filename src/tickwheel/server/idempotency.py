@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
-from litestar import Request, Response
+from litestar import Request
 
 from tickwheel.clock import Clock
+from tickwheel.server.answers import Answer
 from tickwheel.server.problems import Problem
 
 __all__ = ["Idempotency"]
@@ -33,7 +34,7 @@ class Kept(msgspec.Struct):
 
     fingerprint: bytes
     ends_ns: int
-    answer: tuple[int, bytes, dict[str, str]] | None = None
+    answer: Answer | None = None
 
 
 class Idempotency:
@@ -45,9 +46,7 @@ class Idempotency:
         self._kept: OrderedDict[tuple[str, str], Kept] = OrderedDict()
         self._bytes = 0
 
-    async def once(
-        self, request: Request[Any, Any, Any], who: str, work: Callable[[], Awaitable[Response[bytes]]]
-    ) -> Response[bytes]:
+    async def once(self, request: Request[Any, Any, Any], who: str, work: Callable[[], Awaitable[Answer]]) -> Answer:
         """Do the work of a request, or answer as before."""
         key = request.headers.get("idempotency-key")
         if key is None:
@@ -65,14 +64,10 @@ class Idempotency:
         if kept.answer is None:
             detail = "the first request with this key is not answered yet; try again"
             raise Problem(409, "request-in-flight", "It is being done", detail, headers={"retry-after": "1"})
-        status, body, headers = kept.answer
-        return Response(
-            body, status_code=status, media_type="application/json", headers={**headers, "idempotency-replayed": "true"}
-        )
+        before = kept.answer
+        return Answer(before.body, before.status, {**before.headers, "idempotency-replayed": "true"})
 
-    async def _do(
-        self, key: tuple[str, str], fingerprint: bytes, work: Callable[[], Awaitable[Response[bytes]]]
-    ) -> Response[bytes]:
+    async def _do(self, key: tuple[str, str], fingerprint: bytes, work: Callable[[], Awaitable[Answer]]) -> Answer:
         entry = Kept(fingerprint, self._clock.monotonic_ns() + KEEP_S * 10**9)
         self._kept[key] = entry
         try:
@@ -80,10 +75,9 @@ class Idempotency:
         except BaseException:
             self._drop(key)
             raise
-        if answer.status_code is not None and answer.status_code < FAILED:
-            body = bytes(answer.content or b"")
-            entry.answer = answer.status_code, body, {name: str(value) for name, value in answer.headers.items()}
-            self._bytes += len(body)
+        if answer.status < FAILED:
+            entry.answer = answer
+            self._bytes += len(answer.body)
             self._make_room()
         else:
             self._drop(key)
@@ -103,4 +97,4 @@ class Idempotency:
     def _drop(self, key: tuple[str, str]) -> None:
         kept = self._kept.pop(key, None)
         if kept is not None and kept.answer is not None:
-            self._bytes -= len(kept.answer[1])
+            self._bytes -= len(kept.answer.body)

@@ -1,6 +1,6 @@
 """What the answers look like, field by field: the structs are what is sent, and what /openapi.json describes."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -35,6 +35,9 @@ class TriggerShape(msgspec.Struct, frozen=True, kw_only=True):
     interval: float | UnsetType = UNSET
     expression: str | UnsetType = UNSET
     tz: str | UnsetType = UNSET
+
+
+ONCE_SHAPE: Final = TriggerShape(type="once")
 
 
 class RetryShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,8 +158,8 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[RunShape]
 
 
-def shape_of(task: Task) -> TaskShape:
-    """Write a task."""
+def shape_of(task: Task, **told: Any) -> TaskShape:
+    """Write a task, and what else is told about it."""
     return TaskShape(
         id=task.id,
         name=task.handler,
@@ -195,6 +198,7 @@ def shape_of(task: Task) -> TaskShape:
         result=task.result,
         error=task.error,
         reason=task.reason,
+        **told,
     )
 
 
@@ -203,7 +207,7 @@ def _trigger(task: Task) -> TriggerShape:
         return TriggerShape(type="every", interval=seconds(task.trigger.interval_ms))
     if isinstance(task.trigger, Cron):
         return TriggerShape(type="cron", expression=task.trigger.expression, tz=task.trigger.tz)
-    return TriggerShape(type="once")
+    return ONCE_SHAPE
 
 
 def next_runs(task: Task) -> list[str]:

@@ -42,6 +42,7 @@ COUNT_ROWS_MAX: Final = 1_000_000  # that a caller may have counted one by one: 
 MOMENT_MAX: Final = 2**53 - 1  # exact as a float, which is how some stores and readers keep it: 285,000 years
 PRIORITY_MAX: Final = 2**31 - 1
 
+WAYS: Final[tuple[str, ...]] = get_args(OnConflict)
 BEGINNINGS: Final = frozenset({Status.PENDING, Status.PAUSED})
 
 
@@ -65,8 +66,8 @@ def check_moment(moment: object) -> None:
 
 def check_on_conflict(on_conflict: object) -> None:
     """Refuse a way of dealing with duplicates that there is not."""
-    if on_conflict not in get_args(OnConflict):
-        raise UnknownOption(f"on_conflict={on_conflict}", [f"on_conflict={kind}" for kind in get_args(OnConflict)])
+    if on_conflict not in WAYS:
+        raise UnknownOption(f"on_conflict={on_conflict}", [f"on_conflict={way}" for way in WAYS])
 
 
 def check_new(tasks: Sequence[Task], partitions: int) -> None:

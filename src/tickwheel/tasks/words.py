@@ -1,14 +1,12 @@
 """Why a task is where it is, in words for people."""
 
-from collections.abc import Iterable
-
 from tickwheel.tasks.record import ENDED, Status, Task
 
 __all__ = ["explain"]
 
 
-def explain(task: Task, now: int, handlers: Iterable[str] | None = None) -> str:
-    """Say in words why a task is where it is."""
+def explain(task: Task, now: int, *, known: bool = True) -> str:
+    """Say in words why a task is where it is; `known` is whether those who run tasks have its handler."""
     if task.status in ENDED:
         return task.reason or f"it is {task.status}"
     if task.status is Status.PAUSED:
@@ -18,7 +16,7 @@ def explain(task: Task, now: int, handlers: Iterable[str] | None = None) -> str:
         return f"it is running, attempt {task.attempt}{asked}"
     if task.queue is not None and task.run_at <= now:
         return f"it waits in queue {task.queue!r} for a consumer to lease it"
-    if handlers is not None and task.queue is None and task.handler not in handlers:
+    if not known:
         return f"no worker here knows its handler {task.handler!r}"
     wait_s = (task.run_at - now) / 1000
     when = f"due in {wait_s:g} s" if wait_s > 0 else f"overdue for {-wait_s:g} s: is a worker running?"
