@@ -18,17 +18,24 @@ JSON: Final = "application/json"
 class Answer:
     """A status, a body, and headers besides those that every answer has."""
 
-    __slots__ = ("body", "headers", "status")
+    __slots__ = ("body", "headers", "media_type", "status")
 
-    def __init__(self, body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, body: bytes, status: int = 200, headers: dict[str, str] | None = None, media_type: str = JSON
+    ) -> None:
         self.body = body
         self.status = status
         self.headers = headers or {}
+        self.media_type = media_type
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
         """Send it."""
-        said = {"content-type": JSON, **self.headers, "content-length": str(len(self.body))}
-        headers = [*ALWAYS, *((name.encode(), value.encode("latin-1")) for name, value in said.items())]
+        headers = [
+            *ALWAYS,
+            (b"content-type", self.media_type.encode()),
+            (b"content-length", b"%d" % len(self.body)),
+            *[(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()],
+        ]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": False})
 

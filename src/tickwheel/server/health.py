@@ -59,7 +59,7 @@ async def unready(service: Service) -> str | None:
 @get("/metrics", opt={"role": "read"})
 async def metrics(request: Asked) -> Answer:
     """Return figures for Prometheus."""
-    return Answer(service_of(request).metrics.render(), headers={"content-type": CONTENT_TYPE})
+    return Answer(service_of(request).metrics.render(), media_type=CONTENT_TYPE)
 
 
 handlers = [live, ready, metrics]

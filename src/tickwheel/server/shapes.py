@@ -1,12 +1,13 @@
 """What the answers look like, field by field: the structs are what is sent, and what /openapi.json describes."""
 
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from tickwheel.server.moments import moment, moment_or_none, seconds
-from tickwheel.tasks import ENDED, Cron, Every, Run, Status, Task
+from tickwheel.tasks import ENDED, Cron, Every, LatePolicy, RetryPolicy, Run, Status, Task
 
 __all__ = [
     "Added",
@@ -174,15 +175,8 @@ def shape_of(task: Task, **told: Any) -> TaskShape:
         priority=task.priority,
         times=task.times,
         timeout=seconds(task.timeout_ms),
-        retry=RetryShape(
-            retries=task.retry.retries,
-            first=seconds(task.retry.first_ms),
-            factor=task.retry.factor,
-            cap=seconds(task.retry.cap_ms),
-            jitter=task.retry.jitter,
-            age=None if task.retry.age_ms is None else seconds(task.retry.age_ms),
-        ),
-        late=LateShape(mode=task.late.mode, grace=seconds(task.late.grace_ms), catch_up=task.late.catch_up),
+        retry=_retry(task.retry),
+        late=_late(task.late),
         at_most_once=task.at_most_once,
         due=moment(task.run_at),
         occurrence=moment(task.occurrence_at),
@@ -200,6 +194,23 @@ def shape_of(task: Task, **told: Any) -> TaskShape:
         reason=task.reason,
         **told,
     )
+
+
+@lru_cache(maxsize=256)  # most tasks share a few policies
+def _retry(policy: RetryPolicy) -> RetryShape:
+    return RetryShape(
+        retries=policy.retries,
+        first=seconds(policy.first_ms),
+        factor=policy.factor,
+        cap=seconds(policy.cap_ms),
+        jitter=policy.jitter,
+        age=None if policy.age_ms is None else seconds(policy.age_ms),
+    )
+
+
+@lru_cache(maxsize=256)
+def _late(policy: LatePolicy) -> LateShape:
+    return LateShape(mode=policy.mode, grace=seconds(policy.grace_ms), catch_up=policy.catch_up)
 
 
 def _trigger(task: Task) -> TriggerShape:

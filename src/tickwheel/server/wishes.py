@@ -18,9 +18,7 @@ from tickwheel.tasks.delivery import OFFERED_AGAIN, SENT_AGAIN, check_function, 
 
 __all__ = ["filter_of", "is_empty", "recipient_of", "wishes_of"]
 
-OTHERWISE: Final = frozenset(
-    {"handler", "webhook", "queue", "on_conflict"}
-)  # to whom, and what if it is there
+OTHERWISE: Final = frozenset({"handler", "webhook", "queue", "on_conflict"})  # to whom, and what if it is there
 SPANS: Final = ("delay", "every", "timeout")
 MOMENTS: Final = ("at", "expires_at")
 
