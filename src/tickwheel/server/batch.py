@@ -14,7 +14,7 @@ from tickwheel.server.reading import body_of, decode
 from tickwheel.server.service import Asked, Service, service_of
 from tickwheel.server.shapes import TaskShape, shape_of
 from tickwheel.server.tasks import masked, pointer_for, who
-from tickwheel.server.wishes import recipient_of, wishes_of
+from tickwheel.server.wishes import wishes_of
 from tickwheel.stores.contract import Conflict
 
 __all__ = ["BatchAnswer", "BatchItem", "handlers"]
@@ -71,7 +71,7 @@ async def add_all(service: Service, request: Asked, body: BatchBody) -> BatchAns
 def read(raw: msgspec.Raw, depth_max: int, at: str) -> dict[str, Any]:
     """Read one task of a batch."""
     body = decode(raw, AddBody, depth_max, at)
-    return {**recipient_of(body, at), **wishes_of(body, at)}
+    return wishes_of(body, at)
 
 
 def item_of(service: Service, request: Asked, added: Conflict | TickwheelError, at: str) -> BatchItem:

@@ -16,7 +16,7 @@ from tickwheel.server.problems import Problem, problem_of
 from tickwheel.server.reading import body_of, query_of
 from tickwheel.server.service import Asked, Service, service_of
 from tickwheel.server.shapes import Added, Runs, TaskPage, TaskShape, next_runs, shape_of, shape_of_run
-from tickwheel.server.wishes import filter_of, recipient_of, wishes_of
+from tickwheel.server.wishes import filter_of, wishes_of
 from tickwheel.tasks import Task
 from tickwheel.tasks.words import explain
 
@@ -57,7 +57,7 @@ async def add(request: Asked) -> Answer:
 
     async def work() -> Answer:
         body = await body_of(request, AddBody, service.config.depth_max)
-        wishes = {**recipient_of(body), **wishes_of(body)}
+        wishes = wishes_of(body)
         try:
             added = await service.scheduler.add_one(wishes, on_conflict=body.on_conflict)
         except TickwheelError as error:

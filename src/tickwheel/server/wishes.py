@@ -9,23 +9,26 @@ from msgspec.structs import asdict, replace
 from tickwheel.durations import Duration
 from tickwheel.errors import InvalidSchedule, InvalidTask
 from tickwheel.scheduler.draft import moment_of, to_ms
-from tickwheel.server.bodies import AddBody, AmendBody, FilterBody, LateBody, RetryBody, WebhookBody
+from tickwheel.server.bodies import AddBody, AmendBody, FilterBody, LateBody, RetryBody
 from tickwheel.server.problems import pointing
 from tickwheel.stores.bounds import check_moment
 from tickwheel.stores.contract import Filter, Order
 from tickwheel.tasks import Cron, Every, LatePolicy, RetryPolicy
 from tickwheel.tasks.delivery import OFFERED_AGAIN, SENT_AGAIN, check_function, check_webhook
 
-__all__ = ["filter_of", "is_empty", "recipient_of", "wishes_of"]
+__all__ = ["filter_of", "is_empty", "wishes_of"]
 
-OTHERWISE: Final = frozenset({"handler", "webhook", "queue", "on_conflict"})  # to whom, and what if it is there
+RECIPIENTS: Final = ("handler", "webhook", "queue")
 SPANS: Final = ("delay", "every", "timeout")
 MOMENTS: Final = ("at", "expires_at")
 
 
 def wishes_of(body: AmendBody, at: str = "", retry: RetryPolicy | None = None) -> dict[str, Any]:
     """Return what a body wishes for, or raise a problem; `at` is where it stands in the whole body."""
-    wishes = {name: value for name, value in asdict(body).items() if value is not UNSET and name not in OTHERWISE}
+    wishes = {name: value for name, value in asdict(body).items() if value is not UNSET}
+    if isinstance(body, AddBody):
+        del wishes["on_conflict"]  # that is about others
+        _check_recipient(wishes, at)
     _check_when(wishes, at)
     for name in SPANS:
         if name in wishes:
@@ -49,19 +52,18 @@ def wishes_of(body: AmendBody, at: str = "", retry: RetryPolicy | None = None) -
     return wishes
 
 
-def recipient_of(body: AddBody, at: str = "") -> dict[str, Any]:
-    """Return who is to get a task: a handler, a webhook or a queue."""
-    given = {name: value for name in ("handler", "webhook", "queue") if (value := getattr(body, name)) is not UNSET}
+def _check_recipient(wishes: dict[str, Any], at: str) -> None:
+    """Refuse what goes to nobody, or to more than one of a handler, a webhook and a queue."""
+    given = [name for name in RECIPIENTS if name in wishes]
     if len(given) != 1:
-        with pointing(f"{at}/{list(given)[1] if given else 'handler'}"):
+        with pointing(f"{at}/{given[1] if given else 'handler'}"):
             raise InvalidTask(f"a task goes to a handler, a webhook or a queue, not to {' and '.join(given) or 'none'}")
-    if isinstance(body.webhook, WebhookBody):
+    if "webhook" in wishes:
         with pointing(f"{at}/webhook"):
-            given["webhook"] = check_webhook(asdict(body.webhook))
-    if isinstance(body.handler, str):
+            wishes["webhook"] = check_webhook(asdict(wishes["webhook"]))
+    if "handler" in wishes:
         with pointing(f"{at}/handler"):
-            check_function(body.handler)
-    return given
+            check_function(wishes["handler"])
 
 
 def _usual(body: AmendBody) -> RetryPolicy:
