@@ -111,6 +111,10 @@ class Verbs(ABC):
         """The name of this scheduler among others on its store; None if it runs nothing."""
         return None if self._engine is None else self._engine.node
 
+    async def time(self) -> int:
+        """Read the store's clock, by which leases end; its own process's, if the store has none."""
+        return await self._opened.time()
+
     async def leases(self) -> list[Lease]:
         """List who runs the tasks of which partition, among all that share the store."""
         return await self._opened.leases()

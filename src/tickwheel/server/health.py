@@ -1,4 +1,4 @@
-"""/livez, /readyz and /metrics: for those who watch over the server."""
+"""/livez (or /healthz), /readyz and /metrics: for those who watch over the server."""
 
 import asyncio
 from typing import Final, Literal
@@ -23,7 +23,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-@get("/livez", opt={"role": None})
+@get(["/livez", "/healthz"], opt={"role": None})
 async def live() -> Answer:
     """Say that the process lives."""
     return answer(Health(status="ok", reason="it answers"))

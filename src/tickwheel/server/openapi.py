@@ -118,6 +118,7 @@ ADDRESSES: Final = (
     Address("post", "/v1/session", "Exchange a token for a cookie", {200: Me}, SessionBody),
     Address("delete", "/v1/session", "Forget the cookie", {204: None}),
     Address("get", "/livez", "Say that the process lives", {200: Health}),
+    Address("get", "/healthz", "Say that the process lives, by another name", {200: Health}),
     Address("get", "/readyz", "Say whether requests should be sent here", {200: Health, 503: Health}),
 )
 NUMBERS: Final = ("level", "slot")
