@@ -250,18 +250,20 @@ def test_a_stream_of_tasks_runs_once_while_nodes_come_and_go(cluster: Cluster) -
 
 
 class SlowStore(FlakyStore):
-    """Takes half a second to find what is due, however little of it is asked for."""
+    """Takes its time for one thing, half a second to find what is due unless told, however little is asked for."""
+
+    slow_at, takes_s = "due", 0.5
 
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)
-        if name != "due":
+        if name != self.slow_at:
             return found
 
-        async def due(*args: Any) -> Any:
-            await asyncio.sleep(0.5)
+        async def call(*args: Any) -> Any:
+            await asyncio.sleep(self.takes_s)
             return await found(*args)
 
-        return due
+        return call
 
 
 def test_leases_are_kept_however_long_it_takes_to_load_what_is_due(cluster: Cluster) -> None:
@@ -278,6 +280,25 @@ def test_leases_are_kept_however_long_it_takes_to_load_what_is_due(cluster: Clus
         await asyncio.sleep(60)
         assert {lease.epoch for lease in await cluster.store.leases()} == {1}
         assert sorted(int(what) for _, what in cluster.by) == list(range(200))
+
+    cluster.live(story)
+
+
+def test_what_is_told_while_leases_are_almost_over_is_not_forgotten(cluster: Cluster) -> None:
+    slow: Any = SlowStore(cluster.store, 0, after=False)
+    slow.slow_at = "heartbeat"
+
+    async def story() -> None:
+        slow.takes_s = 0.0
+        await cluster.join("a", slow)
+        adder = await cluster.scheduler(run=False).start()
+        slow.takes_s = TTL_S * 0.6  # with a round every third of a lease, it is renewed in time by the store's clock
+        for number in range(100):
+            await adder.add("whose", {"what": str(number)})
+            await asyncio.sleep(0.1)
+        assert {lease.epoch for lease in await cluster.store.leases()} == {1}
+        await asyncio.sleep(TTL_S)
+        assert len(cluster.by) == 100, "nothing had to wait for a rescan"
 
     cluster.live(story)
 

@@ -55,8 +55,10 @@ class Holdings:
 
     def leases(self) -> list[Lease]:
         """Return what is ours to begin work in: nothing, if the leases could not be renewed in time."""
-        if not self.sure:
-            return []
+        return self.kept() if self.sure else []
+
+    def kept(self) -> list[Lease]:
+        """Return what is ours and not about to leave, in time or not: to read by, for it may be renewed yet."""
         return [lease for partition, lease in self._leases.items() if partition not in self._leaving]
 
     @property

@@ -213,7 +213,7 @@ class Engine:
         if new := self._holdings.new():
             await self._recover(new)
         now = self._now()
-        leases = self._holdings.leases()
+        leases = self._holdings.kept()
         if leases and now + self._options.horizon_ms // 2 > self._loaded_until:
             await self._load(leases, (self._loaded_until, LAST_ID), now + self._options.horizon_ms)
             self._loaded_until = now + self._options.horizon_ms
@@ -306,7 +306,7 @@ class Engine:
         self._agenda = Agenda(self._now())
         self.queues.forget(self._agenda.origin)
         until = self._now() + self._options.horizon_ms
-        await self._load(self._holdings.leases(), None, until)
+        await self._load(self._holdings.kept(), None, until)
         self._loaded_until = until
 
     async def _claim(self, leases: list[Lease], entries: list[Due], now: int) -> None:
@@ -335,7 +335,8 @@ class Engine:
         partitions = range(self._store.partitions)
         async for changed in self._store.changes(list(partitions)):
             begun_ns = self._clock.monotonic_ns()
-            leases = [lease for lease in self._holdings.leases() if lease.partition in changed]
+            # Whether we may begin anything there is asked later: what is told now is not told again.
+            leases = [lease for lease in self._holdings.kept() if lease.partition in changed]
             # What is due later is found in time by the next rescan.
             await self._load(leases, None, min(self._loaded_until, self._now() + 2 * self._options.rescan_ms))
             running = [task.id for task in self._flights.tasks() if task.partition in changed]
