@@ -303,6 +303,26 @@ def test_what_is_told_while_leases_are_almost_over_is_not_forgotten(cluster: Clu
     cluster.live(story)
 
 
+def test_one_look_that_took_long_makes_no_node_deaf(cluster: Cluster) -> None:
+    slow: Any = SlowStore(cluster.store, 0, after=False)
+
+    async def story() -> None:
+        slow.takes_s = 0.0
+        await cluster.join("a", slow)
+        adder = await cluster.scheduler(run=False).start()
+        slow.takes_s = 2.0
+        await adder.add("whose", {"what": "first"})
+        await asyncio.sleep(1)
+        slow.takes_s = 0.0
+        await asyncio.sleep(1.5)
+        assert [what for _, what in cluster.by] == ["first"]
+        await adder.add("whose", {"what": "next"})
+        await asyncio.sleep(1.1)
+        assert [what for _, what in cluster.by] == ["first", "next"]
+
+    cluster.live(story)
+
+
 def take_over(fail_at: int, *, after: bool) -> tuple[int, str | None]:
     """Let a node take over from a dead one with a store that fails once; return how many calls it made."""
     cluster = Cluster()

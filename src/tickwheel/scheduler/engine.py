@@ -45,6 +45,7 @@ log = logging.getLogger("tickwheel.scheduler")
 STEP_MS: Final = 1_000  # a wall clock that goes back by more than this was set, not corrected
 LISTEN_S: Final = 0.1  # between two looks at what others changed, at the least
 LISTEN_SHARE: Final = 10  # and so many times as long as the last one took
+LISTEN_S_MAX: Final = 1.0  # but no longer: a look takes long as well if the process is suspended meanwhile
 DRAIN_S: Final = 0.02  # between two looks whether something still runs in what is to be given back
 PAUSE_S: Final = 0.1  # after a store could not be reached, at first
 PAUSE_S_MAX: Final = 5.0
@@ -347,7 +348,7 @@ class Engine:
                     self.queues.leases.cancel(task.id)
             # Most of what changes is our own doing, and known: looking for the rest gets a share of the time.
             took_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
-            await asyncio.sleep(max(LISTEN_S, took_s * LISTEN_SHARE))
+            await asyncio.sleep(min(max(LISTEN_S, took_s * LISTEN_SHARE), LISTEN_S_MAX))
 
     # -- what the scheduler of this process changes, known at once
 
