@@ -323,6 +323,33 @@ def test_one_look_that_took_long_makes_no_node_deaf(cluster: Cluster) -> None:
     cluster.live(story)
 
 
+def test_what_is_added_while_a_node_starts_is_found_at_once(cluster: Cluster) -> None:
+    async def story() -> None:
+        await cluster.join("a")
+        adder = await cluster.scheduler(run=False).start()
+        await adder.add("whose", {"what": "at once"})  # nobody of the node has had a turn since
+        await asyncio.sleep(0.3)
+        assert [what for _, what in cluster.by] == ["at once"]
+
+    cluster.live(story)
+
+
+def test_a_hint_that_could_not_be_looked_into_is_looked_into_again(cluster: Cluster) -> None:
+    async def story() -> None:
+        flaky: Any = FlakyStore(cluster.store, 0, after=False)
+        await cluster.join("a", flaky)
+        adder = await cluster.scheduler(run=False).start()
+        await asyncio.sleep(0.15)
+        for number in range(100):  # in most rounds it is the look that fails
+            flaky._fail_at = flaky.calls + 1
+            await adder.add("whose", {"what": str(number)})
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(1)
+        assert len(cluster.by) == 100
+
+    cluster.live(story)
+
+
 def take_over(fail_at: int, *, after: bool) -> tuple[int, str | None]:
     """Let a node take over from a dead one with a store that fails once; return how many calls it made."""
     cluster = Cluster()

@@ -15,7 +15,7 @@ is loaded anew, and nothing runs before its time comes again.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import suppress
 from itertools import compress
 from operator import add
@@ -102,6 +102,8 @@ class Engine:
         )
         self._loaded_until = 0
         self._rescan_at = self._now() + options.rescan_ms
+        self._hints = self._changes()  # before anything is loaded, so that nothing comes in between
+        self._untold: set[int] = set()  # where something changed, and nobody has looked yet
         self._held = asyncio.Event()  # there was a round, and something may be new
         self._look = asyncio.Event()  # at the agenda
         self._stopping = False
@@ -333,22 +335,35 @@ class Engine:
     # -- listen: what others change
 
     async def _listen(self) -> None:
-        partitions = range(self._store.partitions)
-        async for changed in self._store.changes(list(partitions)):
-            begun_ns = self._clock.monotonic_ns()
-            # Whether we may begin anything there is asked later: what is told now is not told again.
-            leases = [lease for lease in self._holdings.kept() if lease.partition in changed]
-            # What is due later is found in time by the next rescan.
-            await self._load(leases, None, min(self._loaded_until, self._now() + 2 * self._options.rescan_ms))
-            running = [task.id for task in self._flights.tasks() if task.partition in changed]
-            running += self.queues.leases.ids(changed)
-            for task in await self._store.get(running) if running else []:
-                if task is not None and task.cancel_requested:
-                    self._flights.cancel(task.id)
-                    self.queues.leases.cancel(task.id)
-            # Most of what changes is our own doing, and known: looking for the rest gets a share of the time.
-            took_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
-            await asyncio.sleep(min(max(LISTEN_S, took_s * LISTEN_SHARE), LISTEN_S_MAX))
+        if not self._untold:  # what could not be looked at is looked at again
+            self._untold = await self._hint()
+        changed = self._untold
+        begun_ns = self._clock.monotonic_ns()
+        # Whether we may begin anything there is asked later: what is told now is not told again.
+        leases = [lease for lease in self._holdings.kept() if lease.partition in changed]
+        # What is due later is found in time by the next rescan.
+        await self._load(leases, None, min(self._loaded_until, self._now() + 2 * self._options.rescan_ms))
+        running = [task.id for task in self._flights.tasks() if task.partition in changed]
+        running += self.queues.leases.ids(changed)
+        for task in await self._store.get(running) if running else []:
+            if task is not None and task.cancel_requested:
+                self._flights.cancel(task.id)
+                self.queues.leases.cancel(task.id)
+        self._untold = set()
+        # Most of what changes is our own doing, and known: looking for the rest gets a share of the time.
+        took_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
+        await asyncio.sleep(min(max(LISTEN_S, took_s * LISTEN_SHARE), LISTEN_S_MAX))
+
+    def _changes(self) -> AsyncIterator[set[int]]:
+        return self._store.changes(range(self._store.partitions))
+
+    async def _hint(self) -> set[int]:
+        """Wait to be told where something changed: everywhere, perhaps, if nobody could tell for a while."""
+        try:
+            return await anext(self._hints)
+        except (StoreError, StopAsyncIteration):
+            self._hints = self._changes()
+            return set(range(self._store.partitions))
 
     # -- what the scheduler of this process changes, known at once
 
