@@ -2,8 +2,8 @@
 
     python -m tests.cluster.chaos --store postgresql --seconds 600 --seed 7 --json
 
-It prints its seed first: the same seed makes the same things go wrong in the same order, though not at the same instant.
-It ends with 1 if a promise was broken, and leaves what nodes wrote in a folder that it names.
+It prints its seed first: the same seed makes the same things go wrong in the same order, if not at the same instant. It
+ends with 1 if a promise was broken, and leaves what nodes wrote in a folder that it names.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
 async def wage(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
     """Have one campaign; return what the checker found, and how often what went wrong."""
-    chance, suffered, begun = Random(plan.seed), Counter[str](), time.monotonic()
+    chance, suffered = Random(plan.seed), Counter[str]()
     with PLACES[plan.store](folder) as place:
         async with (
             on_stage(folder, place.url, plan.lease_ms) as nodes,
@@ -48,6 +48,7 @@ async def wage(plan: Plan, folder: Path) -> tuple[Verdict, Counter[str]]:
         ):
             chosen = possible(campaign, plan.faults)
             left = chance.sample(chosen, len(chosen))
+            begun = time.monotonic()
             async with campaign.stream.flowing():
                 while time.monotonic() - begun < plan.seconds:
                     what = left.pop() if left else chance.choice(chosen)  # each once, and then by chance

@@ -26,15 +26,15 @@ class Halt(NamedTuple):
     @classmethod
     def of(cls, text: str) -> Self:
         """Read `before:claim:3`."""
-        when, step, *turn = text.split(":")
-        assert when == "before" or when == "after"  # noqa: PLR1714 - so that the type is known
-        return cls(when, step, int(turn[0]) if turn else 1)
+        when, step, turn = text.split(":")
+        return cls("before" if when == "before" else "after", step, int(turn))
 
     def __str__(self) -> str:
         return f"{self.when}:{self.step}:{self.turn}"
 
 
-HALTS: Final = [Halt(when, step) for step in ("due", "claim", "run", "finish") for when in ("before", "after")]
+STEPS: Final = ("due", "claim", "run", "finish")
+HALTS: Final = [halt for step in STEPS for halt in (Halt("before", step), Halt("after", step))]
 
 
 class HaltingStore:

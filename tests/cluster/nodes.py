@@ -45,9 +45,7 @@ class Nodes:
         self.ids: dict[str, str] = {}  # the node id of each
         self.acknowledged: list[str] = []
 
-    async def start(
-        self, name: str, *, url: str | None = None, halt: Halt | None = None, clock_off_s: int = 0
-    ) -> None:
+    async def start(self, name: str, *, url: str | None = None, halt: Halt | None = None, clock_off_s: int = 0) -> None:
         """Start a process, and wait until it has started; from then on it may come to the step that it stops at."""
         arguments = [url or self.url, str(self.oracle), name, str(self.lease_ms)]
         if halt is not None:

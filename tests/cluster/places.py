@@ -40,7 +40,7 @@ def sqlite(folder: Path) -> Iterator[Place]:
 @contextmanager
 def postgresql(_folder: Path) -> Iterator[Place]:
     with PostgresServer.fresh() as server:
-        stops = {"stop": server.stop, "crash": partial(server.stop, signal.SIGQUIT)}
+        stops: dict[str, Act] = {"stop": server.stop, "crash": partial(server.stop, signal.SIGQUIT)}
         yield Place(server.url, ("127.0.0.1", server.port), server.start, stops)
 
 

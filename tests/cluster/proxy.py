@@ -1,9 +1,9 @@
 """A TCP proxy between one node and its store: what is a network, that can be cut, fall silent and be slow.
 
-    node ---> proxy ---> server
-              cut        connections are broken off, and new ones refused
-              silent     nothing gets through, and nobody is told; what was sent arrives when it is mended
-              slow       everything takes longer
+node ---> proxy ---> server
+          cut        connections are broken off, and new ones refused
+          silent     nothing gets through, and nobody is told; what was sent arrives when it is mended
+          slow       everything takes longer
 """
 
 import asyncio

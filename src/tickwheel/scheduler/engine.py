@@ -23,7 +23,7 @@ from random import Random
 from typing import Final
 
 from tickwheel.clock import Clock
-from tickwheel.cluster import Holdings
+from tickwheel.cluster import Holdings, StoreClock
 from tickwheel.errors import StoreError
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Dials, Picture
@@ -194,6 +194,8 @@ class Engine:
             self._holdings.let_go()
             self._doubtful = False
             await self._hand_over()
+        if isinstance(self._clock, StoreClock):
+            await self._clock.set_by(self._store)
         await self._holdings.take(self._busy())
         self._held.set()
 

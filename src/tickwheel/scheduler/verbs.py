@@ -58,6 +58,9 @@ class Verbs(ABC):
     def _now(self) -> int: ...
 
     @abstractmethod
+    async def _set_clock(self) -> None: ...
+
+    @abstractmethod
     def _new_id(self, now: int) -> str: ...
 
     @abstractmethod
@@ -117,6 +120,7 @@ class Verbs(ABC):
         self, tasks: Sequence[Mapping[str, Any]], *, on_conflict: OnConflict = "reject"
     ) -> list[Conflict | TickwheelError]:
         """Add those tasks that can be added, in one commit; for each of the others, say why not."""
+        await self._set_clock()
         now = self._now()
         answers: list[Conflict | TickwheelError | None] = [None] * len(tasks)
         drafts: dict[int, Task] = {}
