@@ -21,9 +21,9 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from tests.cluster.checker import EVERYBODY, Fault, Verdict, judge
+from tests.cluster.checker import EVERYBODY, Fault, Verdict
 from tests.cluster.halting import HALTS, Halt
-from tests.cluster.nodes import WALL_AHEAD_NS, Nodes, now_ns, until
+from tests.cluster.nodes import Nodes, now_ns, until
 from tests.cluster.places import Place
 from tests.cluster.proxy import Proxy
 from tests.cluster.stream import Stream
@@ -87,18 +87,7 @@ class Campaign:
 
     async def judge(self) -> Verdict:
         """Wait until nothing is left to do, and hold everything against what was promised."""
-        await self._nodes.until_over(SETTLE_S)
-        tasks = await self._nodes.as_they_are(self.stream.targets)
-        verdict = judge(
-            self.stream.targets,
-            list(tasks.values()),
-            self._nodes.told(),
-            self.faults,
-            wall_ahead_ns=WALL_AHEAD_NS,
-            lease_ms=self._nodes.lease_ms,
-        )
-        self._nodes.keep_evidence(tasks[each] for each in sorted(verdict.broken))
-        return verdict
+        return await self.stream.judged(self.faults, SETTLE_S)
 
     # -- nodes
 

@@ -22,7 +22,7 @@ from tickwheel.stores import Store, open_store
 from tickwheel.stores.contract import PAGE_MAX
 from tickwheel.tasks import Status, Task
 
-__all__ = ["LEASE_MS", "WALL_AHEAD_NS", "Nodes", "now_ns", "on_stage", "play", "until"]
+__all__ = ["LEASE_MS", "PATIENCE_S", "WALL_AHEAD_NS", "Nodes", "now_ns", "on_stage", "play", "until"]
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 30.0  # for what takes a second or two on a machine that has nothing else to do

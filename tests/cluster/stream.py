@@ -6,13 +6,13 @@ some moved, just when they are due.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Final
 
-from tests.cluster.checker import Target
-from tests.cluster.nodes import Nodes
+from tests.cluster.checker import Fault, Target, Verdict, judge
+from tests.cluster.nodes import PATIENCE_S, WALL_AHEAD_NS, Nodes
 from tickwheel.errors import StoreError, TaskIsOver, TaskIsRunning
 from tickwheel.tasks import Status, Task
 
@@ -45,6 +45,17 @@ class Stream:
         finally:
             self._ended.set()  # broken off, it might add tasks without knowing of it
             await asyncio.gather(*adding, *self._racing)
+
+    async def judged(self, faults: Sequence[Fault], patience_s: float = PATIENCE_S) -> Verdict:
+        """Wait until nothing is left to do, and hold everything against what was promised."""
+        await self._nodes.until_over(patience_s)
+        tasks = await self._nodes.as_they_are(self.targets)
+        told, lease_ms = self._nodes.told(), self._nodes.lease_ms
+        verdict = judge(
+            self.targets, list(tasks.values()), told, faults, wall_ahead_ns=WALL_AHEAD_NS, lease_ms=lease_ms
+        )
+        self._nodes.keep_evidence(tasks[each] for each in sorted(verdict.broken))
+        return verdict
 
     async def _add(self, worker: int) -> None:
         number = 0

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from tests.cluster.checker import Fault, judge
+from tests.cluster.checker import Fault
 from tests.cluster.halting import HALTS
-from tests.cluster.nodes import WALL_AHEAD_NS, Nodes, now_ns, play
+from tests.cluster.nodes import Nodes, now_ns, play
 from tests.cluster.places import PLACES, Place
 from tests.cluster.stream import Stream
 
@@ -30,7 +30,6 @@ def test_no_stale_write_is_accepted_whichever_step_a_node_is_suspended_at(place:
     async def story(nodes: Nodes) -> None:
         await nodes.start("keeper")
         stream = Stream(nodes, Random(6))
-        faults: list[Fault] = []
         halting = {f"{halt.when}-{halt.step}": halt for halt in HALTS}
 
         async def halt(name: str) -> None:
@@ -49,13 +48,9 @@ def test_no_stale_write_is_accepted_whichever_step_a_node_is_suspended_at(place:
                 nodes.send(name, signal.SIGCONT)
             await nodes.until_begun(*halting, each=1)  # each takes part again
             await nodes.until_shares(*[7] * 8, 8)
-            faults += [Fault("halt", name, begun_ns, now_ns()) for name in halting]
+            faults = [Fault("halt", name, begun_ns, now_ns()) for name in halting]
             assert await nodes.as_they_are(done) == done, "what was done stays as it was"
-        await nodes.until_over()
-        tasks = await nodes.as_they_are(nodes.acknowledged)
-        verdict = judge(
-            stream.targets, list(tasks.values()), nodes.told(), faults, wall_ahead_ns=WALL_AHEAD_NS, lease_ms=LEASE_MS
-        )
+        verdict = await stream.judged(faults)
         assert verdict.good, str(verdict)
 
     play(tmp_path, place.url, story, LEASE_MS)
