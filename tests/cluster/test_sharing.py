@@ -1,6 +1,7 @@
 """Nodes on one store, in virtual time: who has what, when it moves, and that nothing is run twice or not at all."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -11,6 +12,7 @@ from tests.scheduler.flaky import FlakyStore
 from tests.scheduler.worlds import World
 from tickwheel import aio
 from tickwheel.errors import StoreUnavailable
+from tickwheel.observe.metrics import Metrics
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.scheduler.draft import partition_of
 from tickwheel.stores import Store
@@ -145,6 +147,36 @@ def test_what_a_dead_node_had_is_taken_over_when_its_lease_ends(cluster: Cluster
         assert Counter(name for name, _ in cluster.by) == {"a": 32, "b": 64}
         results = [(await cluster.nodes["b"].get(id_in(partition))).result for partition in range(64)]
         assert results == ["b"] * 64
+
+    cluster.live(story)
+
+
+def moves(scheduler: AsyncScheduler) -> dict[str, int]:
+    """Read how partitions came and went, as Prometheus does."""
+    told = re.findall(r'tickwheel_partition_moves_total{move="(\w+)"} ([\d.]+)', Metrics(scheduler).render().decode())
+    assert len(told) == 5
+    return {move: int(float(partitions)) for move, partitions in told if float(partitions)}
+
+
+def test_how_partitions_move_is_counted(cluster: Cluster) -> None:
+    async def story() -> None:
+        a = await cluster.join("a")
+        assert moves(a) == {"free": 64}
+        b = await cluster.join("b")
+        await cluster.until({"a": 32, "b": 32}, TTL_S / 2)
+        assert moves(a) == {"free": 64, "given_back": 32}
+        assert moves(b) == {"handed_over": 32}
+        cluster.die("a")
+        await cluster.until({"b": 64}, TTL_S + 0.01)
+        assert moves(b) == {"handed_over": 32, "taken_over": 32}
+        c = await cluster.join("c")
+        await cluster.until({"b": 32, "c": 32}, TTL_S / 2)
+        b_engine = cluster.engine("b")
+        b_engine._holdings._store = FlakyStore(cluster.store, 1, after=False)  # a round fails, and the next is late
+        b_engine._holdings._next_round_ns = cluster.clock.monotonic_ns() + int(2 * TTL_S * 1e9)
+        await asyncio.sleep(3 * TTL_S)
+        assert moves(c)["taken_over"] == 32
+        assert moves(b)["lost"] == 32
 
     cluster.live(story)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from tickwheel.cli.client import Server
-from tickwheel.stores.contract import Page
+from tickwheel.stores.contract import Lease, Page
 from tickwheel.tasks import Cron, Every, LatePolicy, RetryPolicy, Run, Status, Task, Trigger
 from tickwheel.tasks.triggers import ONCE
 
@@ -54,6 +54,19 @@ class RemoteScheduler:
     def counts(self) -> dict[Status, int]:
         """Count the tasks of each status."""
         return {Status(status): count for status, count in self.server.get("/v1/stats")["counts"].items()}
+
+    def leases(self) -> Sequence[Lease]:
+        """List who runs the tasks of which partition."""
+        return [
+            Lease(
+                partition=shape["partition"],
+                node=shape["node"],
+                epoch=shape["epoch"],
+                nonce="",
+                expires_at=since_1970(shape["expires"]),
+            )
+            for shape in self.server.get("/v1/cluster")["partitions"]
+        ]
 
     def cancel(self, task_id: str, reason: str) -> Task:
         """Cancel a task."""

@@ -411,6 +411,7 @@ class Engine:
             oldest_due_at=self._agenda.oldest_due(now),
             clock_step_ms=round(step_ns / 1_000_000),
             partitions=len(self._holdings.leases()),
+            moves=dict(self._holdings.moves),
             parked=self.queues.parked,
             leased=len(self.queues.leases),
         )

@@ -25,7 +25,7 @@ from tickwheel.scheduler.draft import Wishes
 from tickwheel.scheduler.leases import Message
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.scheduler.verbs import Action
-from tickwheel.stores.contract import Filter, OnConflict, Order, Page, Store, Total
+from tickwheel.stores.contract import Filter, Lease, OnConflict, Order, Page, Store, Total
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.timers.event_loop import EventLoop
 
@@ -168,6 +168,10 @@ class Scheduler:
     def counts(self) -> dict[Status, int]:
         """Count the tasks of each status."""
         return self._call(self._inner.counts())
+
+    def leases(self) -> Sequence[Lease]:
+        """List who runs the tasks of which partition, among all that share the store."""
+        return self._call(self._inner.leases())
 
     def count(self, wanted: Filter) -> Total:
         """Count tasks; of very many, some, and it says so."""
