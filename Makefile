@@ -13,13 +13,13 @@ SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13
 
-.PHONY: run test check lint types rooms fuzz versions bench browser postgres clean
+.PHONY: run test check lint types rooms fuzz chaos versions bench browser postgres faketime clean
 
 run: $(STAMP)  ## serve the API and the dashboard on an SQLite file, with example tasks
 	mkdir -p var
 	$(BIN)/tickwheel serve --demo --store sqlite:///var/demo.db
 
-test: $(STAMP) $(BIN)/promtool browser postgres  ## run every test, on both builds
+test: $(STAMP) $(BIN)/promtool browser postgres faketime  ## run every test, on both builds
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	TICKWHEEL_PURE=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/timers tests/recipes \
 	  tests/scheduler/test_draft.py tests/test_durations.py
@@ -39,6 +39,9 @@ rooms: $(STAMP)  ## hold the table of what may import what
 
 fuzz: $(STAMP)  ## look for new counterexamples, for as long as it takes
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/wheels/test_model.py
+
+chaos: $(STAMP) postgres faketime  ## let things go wrong by chance for some minutes: make chaos CHAOS='--seconds 600 --seed 7'
+	$(BIN)/python -m tests.cluster.chaos $(CHAOS)
 
 versions: $(VERSIONS:%=version-%)  ## install the built package on other interpreters and test the wheels there
 
@@ -78,3 +81,6 @@ browser:  ## what the dashboard is tested in; without it its tests fail and say 
 
 postgres:  ## what tests of the PostgreSQL store start; without it they fail and say so
 	-tools/install-postgres
+
+faketime:  ## what gives a node a wrong clock; without it those tests fail and say so
+	-tools/install-faketime

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,26 @@ def test_a_worker_runs_what_was_added_and_ends_cleanly_when_asked(shop: Path) ->
         worker.send_signal(signal.SIGTERM)
         assert "stopping" in worker.stdout.read()
     assert worker.returncode == 0
+
+
+def test_the_cluster_is_shown_with_its_nodes_and_leases(shop: Path) -> None:
+    assert "nobody runs tasks here" in tickwheel(shop, "cluster")
+    assert answer(shop, "cluster") == {"nodes": []}
+    assert "cannot be reached" in tickwheel(shop, "cluster", "--store", "postgresql://127.0.0.1:1/x", code=1)
+    command = [sys.executable, "-m", "tickwheel.cli", "worker", "shop:scheduler"]
+    with subprocess.Popen(command, cwd=shop, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert "is at work" in worker.stdout.readline()
+        [node] = answer(shop, "cluster")["nodes"]
+        assert [lease["partition"] for lease in node["leases"]] == list(range(64))
+        assert {lease["epoch"] for lease in node["leases"]} == {1}
+        ends_ms = [lease["expires_at"] - time.time() * 1000 for lease in node["leases"]]
+        assert -1000 < min(ends_ms) <= max(ends_ms) <= 400
+        shown = tickwheel(shop, "cluster")
+        assert node["node"] in shown
+        assert "0-63" in shown
+        worker.send_signal(signal.SIGTERM)
+    assert answer(shop, "cluster") == {"nodes": []}
 
 
 def test_the_doctor_says_what_is_wrong(shop: Path) -> None:

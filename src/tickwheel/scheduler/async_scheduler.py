@@ -22,6 +22,7 @@ from typing import Any, Self, TypeVar, Unpack
 import msgspec
 
 from tickwheel.clock import Clock, SystemClock
+from tickwheel.cluster import StoreClock
 from tickwheel.durations import Duration
 from tickwheel.errors import InvalidSchedule, NoQueuesHere, UnknownTask
 from tickwheel.observe.events import Events
@@ -63,7 +64,9 @@ class AsyncScheduler(Verbs):
     ) -> None:
         self._where = store
         self._run = run
-        self._clock = clock or SystemClock()
+        # On the usual clock it goes by the store's own: a server's, which is the same for all nodes.
+        clock = clock or SystemClock()
+        self._clock: Clock = StoreClock(clock) if isinstance(clock, SystemClock) else clock
         self._chance = chance or Random()  # noqa: S311 - spreads retries and names tasks, keeps no secrets
         self._options = msgspec.convert(options, Options) if options else Options()
         self._registry = Registry(lasting=store != "memory://")
@@ -108,9 +111,9 @@ class AsyncScheduler(Verbs):
         """Open the store, see what was left undone, and begin to run tasks. Harmless if it was started."""
         if self._store is None:
             where = self._where
-            # On the usual clock, leases end by the store's own: a server's, which is the same for all nodes.
-            now_ms = None if isinstance(self._clock, SystemClock) else self._now
+            now_ms = None if isinstance(self._clock, StoreClock) else self._now
             self._store = await open_store(where, now_ms=now_ms) if isinstance(where, str) else where
+        await self._set_clock()
         if self._run and self._engine is None:
             options = self._options
             engine = Engine(
@@ -164,6 +167,7 @@ class AsyncScheduler(Verbs):
 
     async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
+        await self._set_clock()
         now = self._now()
         wanted = list(islice(tasks, BATCH_MAX + 1))  # one more than a store takes, for it to say so
         new_ids = self._new_ids(now, len(wanted))
@@ -218,6 +222,7 @@ class AsyncScheduler(Verbs):
         """Move a task that waits."""
         if (delay is None) == (at is None):
             raise InvalidSchedule("say when: a delay from now, or a time")
+        await self._set_clock()
         run_at = self._now() + to_ms(delay) if delay is not None else moment_of(at)
         return self._note(await self._opened.reschedule(task_id, run_at), "rescheduled")
 
@@ -295,6 +300,11 @@ class AsyncScheduler(Verbs):
         if self._store is None:
             raise InvalidSchedule("this scheduler was not started: use `async with`, or await start()")
         return self._store
+
+    async def _set_clock(self) -> None:
+        """See that our clock goes by the store's; who runs tasks asks for that with every renewal of its leases."""
+        if isinstance(self._clock, StoreClock) and self._clock.in_doubt:
+            await self._clock.set_by(self._opened)
 
     def _now(self) -> int:
         return self._clock.time_ns() // 1_000_000

@@ -169,6 +169,10 @@ class Scheduler:
         """Count the tasks of each status."""
         return self._call(self._inner.counts())
 
+    def leases(self) -> Sequence[Lease]:
+        """List who runs the tasks of which partition, among all that share the store."""
+        return self._call(self._inner.leases())
+
     def count(self, wanted: Filter) -> Total:
         """Count tasks; of very many, some, and it says so."""
         return self._call(self._inner.count(wanted))
@@ -176,10 +180,6 @@ class Scheduler:
     def time(self) -> int:
         """Read the store's clock; this process's, if the store has none."""
         return self._call(self._inner.time())
-
-    def leases(self) -> Sequence[Lease]:
-        """List who runs the tasks of which partition, among all that share the store."""
-        return self._call(self._inner.leases())
 
     def handler_names(self) -> set[str]:
         """Return the names of the handlers this process knows."""

@@ -58,6 +58,9 @@ class Verbs(ABC):
     def _now(self) -> int: ...
 
     @abstractmethod
+    async def _set_clock(self) -> None: ...
+
+    @abstractmethod
     def _new_ids(self, now: int, count: int) -> Iterator[str]: ...
 
     @abstractmethod
@@ -123,6 +126,7 @@ class Verbs(ABC):
 
     async def add_one(self, wishes: Mapping[str, Any], *, on_conflict: OnConflict = "reject") -> Conflict:
         """Add a task, a dict of what `add` takes, and say whether it is the one that is in the store now."""
+        await self._set_clock()
         now = self._now()
         task = self._draft(wishes, self._new_ids(now, 1), now)
         return (await self._add_noted([task], on_conflict))[0]
@@ -131,6 +135,7 @@ class Verbs(ABC):
         self, tasks: Sequence[Mapping[str, Any]], *, on_conflict: OnConflict = "reject"
     ) -> list[Conflict | TickwheelError]:
         """Add those tasks that can be added, in one commit; for each of the others, say why not."""
+        await self._set_clock()
         now = self._now()
         new_ids = self._new_ids(now, len(tasks))
         answers: list[Conflict | TickwheelError | None] = [None] * len(tasks)

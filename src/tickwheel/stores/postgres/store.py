@@ -194,7 +194,11 @@ class PostgresStore:
         bounds.check_finishes(finishes)
         if not finishes:
             return []
-        timeless = any(each.task.finished_at is None and each.task.status in ENDED for each in finishes)
+        # What was asked to stop ends as well, though its owner would have it pending again.
+        timeless = any(
+            each.task.finished_at is None and (each.task.status in ENDED or each.task.cancel_requested)
+            for each in finishes
+        )
         now = await self.time() if timeless or self._now_ms is not None else 0
         return await owning.finish(self._sessions, finishes, now, self._given)
 
