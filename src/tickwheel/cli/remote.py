@@ -161,6 +161,8 @@ def run_of(task_id: str, shape: dict[str, Any]) -> Run:
         status=Status(shape["status"]),
         error=shape["error"],
         reason=shape["reason"],
+        due_at=since_1970(shape["due"]),
+        node=shape["worker"],
     )
 
 

@@ -178,7 +178,10 @@ class Flights:
     def finish(self, task: Task, outcome: tuple[Task, Run | None]) -> Finish | None:
         """Return what to write of a task; None if its partition is not ours any more."""
         lease = self._holdings.of(task.partition)
-        return None if lease is None else Finish(lease=lease, task=storable(outcome[0]), run=outcome[1])
+        if lease is None:
+            return None
+        after, run = outcome
+        return Finish(lease=lease, task=storable(after), run=None if run is None else replace(run, node=lease.node))
 
     def _land(self, task_id: str, task: Task | None) -> None:
         self._tasks.pop(task_id, None)

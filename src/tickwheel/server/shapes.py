@@ -143,6 +143,7 @@ class RunShape(msgspec.Struct, frozen=True, kw_only=True):
 
     attempt: int
     occurrence: str
+    due: str
     started: str
     finished: str
     late: float
@@ -241,10 +242,11 @@ def shape_of_run(run: Run) -> RunShape:
         occurrence=moment(run.occurrence_at),
         started=moment(run.started_at),
         finished=moment(run.finished_at),
-        late=seconds(max(run.started_at - run.occurrence_at, 0)),
+        due=moment(run.occurrence_at if run.due_at is None else run.due_at),
+        late=seconds(run.late_ms),
         took=seconds(run.finished_at - run.started_at),
         status=run.status,
         error=run.error,
         reason=run.reason,
-        worker=None,
+        worker=run.node,
     )
