@@ -27,7 +27,7 @@ async def begin(request: Asked) -> Answer:
     """Begin an operation, or say what it would touch."""
     service = service_of(request)
 
-    async def work() -> Answer:
+    async def work(_: object) -> Answer:
         body = await body_of(request, OperationBody, service.config.depth_max)
         wanted = filter_of(body.filter)
         if is_empty(wanted):

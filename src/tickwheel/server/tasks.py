@@ -11,6 +11,7 @@ from tickwheel.errors import InvalidCursor, TickwheelError, UnknownHandler, Unkn
 from tickwheel.scheduler.verbs import Action
 from tickwheel.server.answers import Answer, answer
 from tickwheel.server.bodies import AddBody, AmendBody, CancelBody, ListQuery, RunsQuery
+from tickwheel.server.idempotency import REPLAYED, Mark
 from tickwheel.server.paths import action_of, nowhere, segments_of
 from tickwheel.server.problems import Problem, problem_of
 from tickwheel.server.reading import body_of, query_of
@@ -55,13 +56,20 @@ async def add(request: Asked) -> Answer:
     """Add a task."""
     service = service_of(request)
 
-    async def work() -> Answer:
+    async def work(mark: Mark | None) -> Answer:
         body = await body_of(request, AddBody, service.config.depth_max)
         wishes = wishes_of(body)
+        marked = None if "id" in wishes else mark
+        if marked is not None:
+            marked.put_on(wishes)
         try:
-            added = await service.scheduler.add_one(wishes, on_conflict=body.on_conflict)
+            added = await service.scheduler.add_one(wishes, on_conflict="keep" if marked else body.on_conflict)
         except TickwheelError as error:
             raise problem_of(error, pointer_for(error)) from error
+        if marked is not None and not added.added:  # by this request, before a restart or at another server
+            marked.check(added.task)
+            shape = Added(task=whole(service, request, added.task), deduplicated=False)
+            return answer(shape, 201, {"etag": f'"{added.task.version}"', **REPLAYED})
         shape = Added(task=whole(service, request, added.task), deduplicated=not added.added)
         return answer(shape, 201 if added.added else 200, {"etag": f'"{added.task.version}"'})
 
@@ -126,7 +134,7 @@ async def act(request: Asked) -> Answer:
         raise nowhere(request)
     chosen: Action = action
 
-    async def work() -> Answer:
+    async def work(_: object) -> Answer:
         body = await body_of(request, CancelBody, service.config.depth_max, empty=CancelBody())
         if chosen == "run":
             return one(service, request, await service.scheduler.run_now(task_id))
@@ -146,7 +154,7 @@ async def amend(request: Asked) -> Answer:
     if rest:
         raise nowhere(request)
 
-    async def work() -> Answer:
+    async def work(_: object) -> Answer:
         body = await body_of(request, AmendBody, service.config.depth_max)
         before = await service.scheduler.get(task_id)
         wishes: dict[str, Any] = wishes_of(body, retry=before.retry)
