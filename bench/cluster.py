@@ -38,7 +38,7 @@ LEASE_MS = 3_000  # the default
 RUNNING = 200  # tasks in flight when a node is killed
 RUN_S = 2.0
 BATCH = 1_000
-LEAD_S = 4.0  # so that all is added and loaded before it is due
+LEAD_S = 12.0  # so that all is added and loaded before it is due
 NODES_MAX = 4
 REPEATS = 3
 PATIENCE_S = 120.0
@@ -114,15 +114,16 @@ async def both_share(nodes: Nodes) -> None:
 
 async def fire(nodes: Nodes, count: int, tasks: int) -> dict[str, float]:
     """Let some nodes fire tasks that are all due at one moment."""
-    names = [f"n{number}" for number in range(count)]
-    await asyncio.gather(*map(nodes.start, names))
-    await nodes.until_shares(*sorted((64 + number) // count for number in range(count)))
     begun = time.monotonic()
     for _ in range(tasks // BATCH):
         delay_s = begun + LEAD_S - time.monotonic()
         await nodes.adder.add_many({"handler": "nothing", "delay": delay_s} for _ in range(BATCH))
-    assert time.monotonic() < begun + LEAD_S, "adding took too long: nothing may be due before"
-    await asyncio.sleep(begun + LEAD_S - time.monotonic())
+    names = [f"n{number}" for number in range(count)]
+    await asyncio.gather(*map(nodes.start, names))
+    await nodes.until_shares(*sorted((64 + number) // count for number in range(count)))
+    left_s = begun + LEAD_S - time.monotonic()
+    assert left_s > 1.0, "there was not enough time to get ready"
+    await asyncio.sleep(left_s)
     busy_s, nodes_s = busy(), seconds_of(nodes, names)
 
     async def are_done() -> bool:
