@@ -64,6 +64,10 @@ async def main(url: str, path: str, name: str, lease_ms: int, halt: str | None =
         oracle.write("end", context.id, context.attempt)
         return name
 
+    @scheduler.task("nothing")
+    async def nothing() -> None:
+        pass
+
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     watching = asyncio.create_task(oracle.watch())

@@ -382,6 +382,38 @@ def test_a_hint_that_could_not_be_looked_into_is_looked_into_again(cluster: Clus
     cluster.live(story)
 
 
+class AwayStore(FlakyStore):
+    """Cannot be reached for a while."""
+
+    away = False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.away and name not in ("partitions", "changes", "close"):
+            raise StoreUnavailable("it is away")
+        return super().__getattr__(name)
+
+
+@pytest.mark.parametrize("away_s", [step / 10 for step in range(5, 100, 5)])
+def test_what_ends_while_the_store_is_away_is_written_however_long_that_takes(cluster: Cluster, away_s: float) -> None:
+    store: Any = AwayStore(cluster.store, 0, after=False)
+
+    async def story() -> None:
+        await cluster.join("a", store)
+        for partition in range(64):
+            seconds = 0.3 + partition / 20
+            await cluster.nodes["a"].add("whose", {"what": str(partition), "seconds": seconds}, id=id_in(partition))
+        await asyncio.sleep(0.2)
+        store.away = True
+        await asyncio.sleep(away_s)
+        store.away = False
+        await asyncio.sleep(25)  # less than a rescan
+        assert (await cluster.nodes["a"].counts())[Status.COMPLETED] == 64
+        # Its leases ended, but nobody else had them: what ran is as good as if nothing had happened.
+        assert max(Counter(what for _, what in cluster.by).values()) <= 2
+
+    cluster.live(story)
+
+
 def take_over(fail_at: int, *, after: bool) -> tuple[int, str | None]:
     """Let a node take over from a dead one with a store that fails once; return how many calls it made."""
     cluster = Cluster()
