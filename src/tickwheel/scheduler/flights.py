@@ -229,7 +229,7 @@ class Flights:
         for (finish, kind), task in zip(refused, found, strict=True):
             lease = self._holdings.of(finish.lease.partition)
             waits = task is not None and task.status is Status.RUNNING and task.attempt == finish.task.attempt
-            if waits and lease is not None and lease.epoch != finish.lease.epoch:
+            if waits and lease is not None and lease.nonce != finish.lease.nonce:
                 # The lease ended and is ours again, and nobody had the task meanwhile: it is not stale.
                 self._finishes.append((replace(finish, lease=lease), kind))
                 self._over.set()
