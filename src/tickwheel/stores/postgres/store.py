@@ -15,7 +15,7 @@ from tickwheel.errors import UnknownTask
 from tickwheel.stores import bounds, listing, steps
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
 from tickwheel.stores.postgres import changing, lists, opening, owning, reading
-from tickwheel.stores.postgres.adding import Adder
+from tickwheel.stores.postgres.adding import adder
 from tickwheel.stores.postgres.address import Address
 from tickwheel.stores.postgres.hearing import Wire
 from tickwheel.stores.postgres.sessions import Sessions
@@ -32,7 +32,7 @@ class PostgresStore:
         self._sessions = sessions
         self._now_ms = now_ms
         self._wire = Wire(sessions.address, partitions)
-        self._adder = Adder(sessions, self._wire.tell)
+        self._adder = adder(sessions, self._wire.tell)
         self._claiming = asyncio.Lock()  # who asks first, claims first
 
     @classmethod
