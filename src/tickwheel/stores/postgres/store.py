@@ -17,8 +17,9 @@ from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, 
 from tickwheel.stores.postgres import changing, lists, opening, owning, reading
 from tickwheel.stores.postgres.adding import adder
 from tickwheel.stores.postgres.address import Address
-from tickwheel.stores.postgres.hearing import Wire
+from tickwheel.stores.postgres.hearing import dialling
 from tickwheel.stores.postgres.sessions import Sessions
+from tickwheel.stores.wire import Wire
 from tickwheel.tasks.record import ENDED, Run, Status, Task
 
 __all__ = ["PostgresStore"]
@@ -31,7 +32,7 @@ class PostgresStore:
         self.partitions = partitions
         self._sessions = sessions
         self._now_ms = now_ms
-        self._wire = Wire(sessions.address, partitions)
+        self._wire = Wire(dialling(sessions.address), partitions)
         self._adder = adder(sessions, self._wire.tell)
         self._claiming = asyncio.Lock()  # who asks first, claims first
 
