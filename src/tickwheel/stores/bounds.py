@@ -33,6 +33,7 @@ __all__ = [
     "check_new",
     "check_on_conflict",
     "encode",
+    "sayable",
 ]
 
 NAME_CHARS_MAX: Final = 255  # of ids and handlers; fits an index entry everywhere
@@ -103,10 +104,15 @@ def check_finishes(finishes: Sequence[Finish]) -> None:
             raise InvalidTask(f"task {finish.task.id!r}: what ran cannot be {finish.task.status} then")
 
 
+def sayable(text: str) -> bool:
+    """Tell whether text can be in a store at all."""
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
+
+
 def _check_name(what: str, name: str) -> None:
     if not 1 <= len(name) <= NAME_CHARS_MAX:
         raise InvalidTask(f"{what} has 1 to {NAME_CHARS_MAX} characters, and {name!r:.300} has not")
-    if "\0" in name or (not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name)):
+    if not sayable(name):
         raise InvalidTask(f"{what} is text that every store can keep, and {name!r:.300} is not")
 
 

@@ -10,8 +10,8 @@ adds none of them, and each call is settled by itself.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import ChainMap, deque
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from tickwheel.errors import StoreClosed, TickwheelError
@@ -124,16 +124,20 @@ class Adder:
         return True
 
 
-def settle_group(there: Mapping[str, Task], group: Sequence[Call]) -> tuple[list[Task], set[str]]:
-    """Bring one call after the other to what is there; return the tasks to write, and which begin a new life."""
-    after, anew = dict(there), set()
+def settle_group(there: dict[str, Task], group: Sequence[Call]) -> tuple[list[Task], set[str]]:
+    """Bring one call after the other to what is there.
+
+    Returns the tasks to write, in the order of arrival, and which of them begin a new life.
+    """
+    changed: dict[str, Task] = {}
+    anew: set[str] = set()
     for call in group:
         try:
-            settled = steps.settle(after, call.tasks, call.on_conflict)
+            settled = steps.settle(ChainMap(changed, there), call.tasks, call.on_conflict)
         except TickwheelError as error:
             call.answer = error
             continue
         call.answer = settled.conflicts
-        after |= settled.changed
+        changed |= settled.changed
         anew |= settled.anew
-    return [task for task_id, task in after.items() if task is not there.get(task_id)], anew
+    return list(changed.values()), anew
