@@ -12,7 +12,7 @@ from tests.postgres import Database
 from tests.redis import Redis
 from tickwheel.clock import VirtualClock
 from tickwheel.stores import Store, open_store
-from tickwheel.testing.redis import RedisServer
+from tickwheel.testing.redis import RedisCluster, RedisServer
 from tickwheel.testing.stores.model import check_against_memory
 
 FUZZING = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
@@ -49,3 +49,8 @@ def test_postgres_does_what_memory_does(database: Database) -> None:
 def test_redis_does_what_memory_does(redis_server: RedisServer) -> None:
     redis = Redis(redis_server.url)
     check_against_memory(lambda clock: opened(redis.url(redis.fresh_name()), clock), settings=some(20, 30))
+
+
+def test_a_redis_cluster_does_what_memory_does(redis_cluster: RedisCluster) -> None:
+    redis = Redis(redis_cluster.url)
+    check_against_memory(lambda clock: opened(redis.url(redis.fresh_name()), clock), settings=some(10, 30))

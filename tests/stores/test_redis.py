@@ -8,7 +8,7 @@ import pytest
 from tests.redis import Redis
 from tickwheel.clock import VirtualClock
 from tickwheel.stores import Store, open_store
-from tickwheel.testing.redis import RedisServer
+from tickwheel.testing.redis import RedisCluster, RedisServer
 from tickwheel.testing.stores import StoreConformance
 
 
@@ -28,3 +28,9 @@ class TestRedisStore(OnRedis):
     @pytest.fixture(autouse=True)
     def _server(self, redis_server: RedisServer) -> None:
         self.redis = Redis(redis_server.url)
+
+
+class TestRedisCluster(OnRedis):
+    @pytest.fixture(autouse=True)
+    def _cluster(self, redis_cluster: RedisCluster) -> None:
+        self.redis = Redis(redis_cluster.url)

@@ -120,11 +120,7 @@ class RedisCluster:
             servers = []
             for _ in range(masters):
                 folder = tempfile.TemporaryDirectory(prefix="redis-", ignore_cleanup_errors=True)
-                server = RedisServer(
-                    Path(stack.enter_context(folder)),
-                    low_port(),
-                    {"cluster-enabled": "yes", "cluster-node-timeout": "2000"},
-                )
+                server = RedisServer(Path(stack.enter_context(folder)), low_port(), CLUSTER_SETTINGS)
                 stack.callback(server.stop, signal.SIGKILL)
                 server.start()
                 servers.append(server)

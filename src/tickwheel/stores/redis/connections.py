@@ -61,19 +61,23 @@ class Connections:
         self._locate = locate
         self._greet = greet
         self._idle: list[Connection] = []
+        self._forgotten = 0  # how often all connections were: those in use then are not used again
         self._turns = asyncio.Semaphore(CONNECTIONS_MAX)
 
     async def run(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands together and return their answers; one that was refused is answered by its error."""
         async with self._turns:
-            connection = await self._take()
+            connection, since = await self._take(), self._forgotten
             try:
                 answers = await ask(connection, commands)
             except BaseException:  # whatever was asked may be answered later, and then to somebody else
                 await connection.disconnect(nowait=True)
                 await self.forget()
                 raise
-            self._idle.append(connection)
+            if since == self._forgotten:
+                self._idle.append(connection)
+            else:
+                await connection.disconnect(nowait=True)
             return answers
 
     async def _take(self) -> Connection:
@@ -93,7 +97,8 @@ class Connections:
         return connection
 
     async def forget(self) -> None:
-        """Use none of the connections that are idle now any more."""
+        """Use none of the connections that there are any more."""
+        self._forgotten += 1
         idle, self._idle = self._idle, []
         for connection in idle:
             await connection.disconnect(nowait=True)

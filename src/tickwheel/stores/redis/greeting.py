@@ -36,7 +36,6 @@ class Greeter:
         self.shards: Sequence[Sequence[int]] = ()
         self.has_meta = True
         self.failovers = 0
-        self._told_scripts = ""  # the server that knows them
 
     async def greet(self, connection: Connection) -> None:
         """Look at a server, or say why it cannot be used."""
@@ -45,9 +44,7 @@ class Greeter:
             raise told
         info = dict(line.split(":", 1) for line in told.decode().splitlines() if ":" in line)
         check(self._address, info)
-        if self._told_scripts != info["run_id"]:
-            await ask(connection, [["SCRIPT", "LOAD", script] for script in SCRIPTS.values()])
-            self._told_scripts = info["run_id"]
+        await ask(connection, [["SCRIPT", "LOAD", script] for script in SCRIPTS.values()])
         await self._arrive(connection, info)
 
     async def _arrive(self, connection: Connection, info: dict[str, str]) -> None:

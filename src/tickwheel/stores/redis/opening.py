@@ -5,6 +5,7 @@ from typing import Final
 
 from tickwheel.errors import SchemaTooNew, StoreError
 from tickwheel.stores.redis.address import Address
+from tickwheel.stores.redis.cluster import Cluster
 from tickwheel.stores.redis.keys import META
 from tickwheel.stores.redis.shards import Shards, Single
 
@@ -15,7 +16,7 @@ SCHEMA: Final = 1  # the version of what lua/common.lua describes
 
 async def prepare(address: Address, partitions: int, now_ms: Callable[[], int] | None) -> Shards:
     """Connect, and make the store if there is none; how many partitions there are is decided then."""
-    shards = Shards(address, Single(address), now_ms)
+    shards = Shards(address, Cluster(address) if address.clustered else Single(address), now_ms)
     try:
         schema, stored = await shards.ask_one("open", META, (SCHEMA, partitions), lasting=True)
         await shards.settle(checked(address, schema, stored))
