@@ -107,6 +107,7 @@ class Shards:
         self.address = address
         self.partitions = 0
         self.servers = servers
+        self.dropped: Callable[[set[int]], None] = lambda _: None  # told where something was held in vain
         self._now_ms = now_ms
         self._closed = False
 

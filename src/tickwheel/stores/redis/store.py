@@ -36,6 +36,7 @@ class RedisStore(StepByStep):
         self._now_ms = now_ms
         self._wire = Wire(dialling(shards.address, shards.servers.place), shards.partitions)
         self._adder = adder(shards, self._wire.tell)
+        shards.dropped = self._wire.tell  # an owner may have passed it by meanwhile
         self._claiming = asyncio.Lock()  # who asks first, claims first
 
     @classmethod

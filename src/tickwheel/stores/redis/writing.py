@@ -111,6 +111,7 @@ async def put(shards: Shards, draft: Draft) -> bool:
     wrong = await each("hold", by_shard)
     if any(wrong.values()):
         await each("drop", [shard for shard, ids in wrong.items() if not ids])
+        shards.dropped({item[0] for item in draft.tasks})
         return False
     if any((await each("write", by_shard)).values()):
         raise StoreUnavailable(f"{shards.address.shown}: it took too long to write; some of it may be written")
