@@ -9,6 +9,7 @@ What is in flight is running in the store. A crash leaves it there, for whoever 
 import asyncio
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
+from itertools import compress
 from random import Random
 from typing import Final
 
@@ -196,26 +197,44 @@ class Flights:
             await self._write_batch()
 
     async def _write_batch(self) -> None:
-        batch = self._finishes[: self._batch_max]
+        batch = [(self._under_present_lease(finish), kind) for finish, kind in self._finishes[: self._batch_max]]
         try:
             accepted = await self._store.finish([finish for finish, _ in batch])
         except BaseException:
             self._over.set()  # they are still to be written
             raise
         del self._finishes[: len(batch)]
-        refused: list[str] = []
         now = self.now()
-        for (finish, kind), written in zip(batch, accepted, strict=True):
-            if written:
-                self._events.happened(kind, finish.task, now, run=finish.run)
-                self._land(finish.task.id, finish.task)
-            else:
-                self._land(finish.task.id, None)
-                refused.append(finish.task.id)
-                self._events.happened("lost", finish.task, now, reason="another owner has it, or it was written before")
-        # Written before, if the answer to that was lost: then it may be due again.
-        for task in await self._store.get(refused) if refused else []:
-            self._landed(task)
+        for finish, kind in compress(batch, accepted):
+            self._events.happened(kind, finish.task, now, run=finish.run)
+            self._land(finish.task.id, finish.task)
+        refused = [each for each, written in zip(batch, accepted, strict=True) if not written]
+        if refused:
+            await self._look_at(refused)
+
+    def _under_present_lease(self, finish: Finish) -> Finish:
+        """Return what to write under the lease that we have now: since the run ended we may have got another."""
+        lease = self._holdings.of(finish.lease.partition)
+        return finish if lease is None or lease.nonce == finish.lease.nonce else replace(finish, lease=lease)
+
+    async def _look_at(self, refused: list[tuple[Finish, Kind]]) -> None:
+        """Find out what became of outcomes that were not accepted."""
+        try:
+            there = await self._store.get([finish.task.id for finish, _ in refused])
+        except BaseException:
+            self._finishes += refused
+            self._over.set()
+            raise
+        now = self.now()
+        for (finish, kind), task in zip(refused, there, strict=True):
+            runs = task is not None and task.status is Status.RUNNING and task.attempt == finish.task.attempt
+            if runs and self._under_present_lease(finish) is not finish:
+                # The lease changed while it was written, and who looked for orphans then passed over what is ours.
+                self._finishes.append((finish, kind))
+                continue
+            self._events.happened("lost", finish.task, now, reason="another owner has it, or it was written before")
+            self._land(finish.task.id, None)
+            self._landed(task)  # written before, if the answer to that was lost: then it may be due again
 
     async def close(self) -> None:
         """Stop what runs, put back what waits, and write what became of both."""
