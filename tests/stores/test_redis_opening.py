@@ -142,7 +142,7 @@ def test_a_cluster_is_told_from_a_server(redis_server: RedisServer, redis_cluste
     assert "it is no cluster" in refused(redis_server.url.replace("redis://", "redis+cluster://").removesuffix("/0"))
 
 
-def test_replicas_that_are_not_there_are_waited_for_in_vain(redis: Redis, redis_server: RedisServer) -> None:
+def test_replicas_that_are_not_there_are_waited_for_in_vain(redis: Redis) -> None:
     assert "only 0 of 1 replicas" in refused(f"{redis.url()}&replicas=1&wait_ms=50", StoreUnavailable)
 
 

@@ -127,13 +127,21 @@ class Wire:
                     self._hints.tell(self._everywhere)  # whatever was told while nobody heard it
                     heard = True
                 if self._news:
-                    news, self._news = self._news, set()
-                    await line.say(self._spoken(news))
+                    await self._say(line)
                     await asyncio.sleep(GAP_S)
                 elif not await self._rest():
                     await line.probe()
         finally:
             await line.hang_up()
+
+    async def _say(self, line: Line) -> None:
+        """Say what is new; what could not be said is said on the next line."""
+        news, self._news = self._news, set()
+        try:
+            await line.say(self._spoken(news))
+        except StoreError:
+            self._news |= news
+            raise
 
     async def _rest(self) -> bool:
         """Wait for something to say; return whether there may be."""

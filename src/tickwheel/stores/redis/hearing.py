@@ -68,8 +68,7 @@ class RedisLine:
         """End both."""
         if self._reading is not None:
             self._reading.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._reading
+            await asyncio.wait([self._reading])
         for connection in (self._speaking, self._hearing):
             if connection is not None:
                 await connection.disconnect(nowait=True)

@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import msgspec
+from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError
 
 from tickwheel.errors import StoreClosed, StoreUnavailable
@@ -81,7 +83,8 @@ def locating(address: Address) -> Callable[[], Awaitable[Place]]:
     """Return how to find the server."""
     if address.service:
         logins: dict[str, Any] = {"password": address.sentinel_password} if address.sentinel_password else {}
-        options = {"socket_timeout": CONNECT_S, "socket_connect_timeout": CONNECT_S, "protocol": 2, **logins}
+        timeouts = {"socket_timeout": CONNECT_S, "socket_connect_timeout": CONNECT_S}
+        options = {**timeouts, **logins, "retry": Retry(NoBackoff(), 0), "protocol": 2}
 
         async def discover() -> Place:
             sentinel: Any = Sentinel(list(address.hosts), sentinel_kwargs=options)  # type: ignore[no-untyped-call]
