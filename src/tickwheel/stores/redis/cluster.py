@@ -14,7 +14,7 @@ from redis.crc import key_slot
 from redis.exceptions import AskError, ClusterDownError, TryAgainError
 
 from tickwheel.stores.redis.address import Address
-from tickwheel.stores.redis.connections import Command, Connections, Place, ask, connect
+from tickwheel.stores.redis.connections import Command, Connections, Place, ask, checked, connect
 from tickwheel.stores.redis.failures import AWAY
 from tickwheel.stores.redis.greeting import Greeter
 from tickwheel.stores.redis.keys import META, lead_key
@@ -123,11 +123,9 @@ class Cluster:
     async def _slots(self, place: Place) -> list[Any]:
         connection = await connect(self._address, place)
         try:
-            [slots] = await ask(connection, [["CLUSTER", "SLOTS"]])
+            [slots] = checked(await ask(connection, [["CLUSTER", "SLOTS"]]))
         finally:
             await connection.disconnect(nowait=True)
-        if isinstance(slots, Exception):
-            raise slots
         return list(slots)
 
     async def _note(self, asked: Place, slots: list[Any]) -> None:

@@ -15,37 +15,47 @@ from redis.exceptions import ResponseError
 
 from tickwheel.stores.redis.address import Address
 
-__all__ = ["CONNECT_S", "Command", "Connections", "Place", "ask", "connect"]
+__all__ = ["CONNECT_S", "Command", "Connections", "Login", "Place", "ask", "checked", "connect", "send"]
 
 Command = Sequence[str | bytes | int]
 Place = tuple[str, int]
+Login = tuple[str | None, str | None]  # who, and the password
 
 CONNECTIONS_MAX: Final = 5  # one each to add, claim, finish, hold leases, and read
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 15.0  # for a script; the largest batch takes a fraction of a second
 
 
-async def connect(address: Address, place: Place) -> Connection:
-    """Make a connection by itself, and log in."""
+async def connect(address: Address, place: Place, login: Login | None = None) -> Connection:
+    """Make a connection by itself, and log in; a sentinel has another login, and no databases."""
     host, port = place
     kind = SSLConnection if address.tls else Connection
     more: dict[str, Any] = {"ssl_ca_certs": address.ca_file} if address.tls else {}
     connection = kind(
         host=host,
         port=port,
-        db=address.db,
-        username=address.username,
-        password=address.password,
         socket_timeout=ANSWER_S + address.wait_ms / 1000,
         socket_connect_timeout=CONNECT_S,
         retry=Retry(NoBackoff(), 0),
-        client_name="tickwheel",
-        driver_info=None,
+        redis_connect_func=_attach,
         protocol=2,
         **more,
     )
     await connection.connect()  # type: ignore[no-untyped-call] # the driver says nothing about it
+    username, password = (address.username, address.password) if login is None else login
+    commands: list[Command] = [["AUTH", username or "default", password]] if password else []
+    commands += [["SELECT", address.db]] if address.db and login is None else []
+    try:
+        checked(await ask(connection, [*commands, ["CLIENT", "SETNAME", "tickwheel"]]))
+    except BaseException:
+        await connection.disconnect(nowait=True)
+        raise
     return connection
+
+
+def _attach(connection: Any) -> None:
+    """Make a connection ready; what the driver would say first is said by us, see `send`."""
+    connection._parser.on_connect(connection)
 
 
 class Connections:
@@ -114,11 +124,33 @@ class Connections:
 
 async def ask(connection: Connection, commands: Sequence[Command]) -> list[Any]:
     """Send commands together and read their answers."""
-    await connection.send_packed_command(connection.pack_commands(commands))
+    await send(connection, commands)
     answers: list[Any] = []
     for _ in commands:
         try:
             answers.append(await connection.read_response(disable_decoding=True))
         except ResponseError as error:
             answers.append(error)
+    return answers
+
+
+async def send(connection: Connection, commands: Sequence[Command]) -> None:
+    """Send commands together.
+
+    They are written here, and not by the driver: on Python 3.11 that loses a cancellation that comes at the wrong time
+    (asyncio.wait_for).
+    """
+    writer = connection._writer
+    if writer is None:
+        raise ConnectionError("the connection was closed")
+    async with asyncio.timeout(ANSWER_S):
+        writer.writelines(connection.pack_commands(commands))
+        await writer.drain()
+
+
+def checked(answers: list[Any]) -> list[Any]:
+    """Return answers, or raise the first of them that is an error."""
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
     return answers

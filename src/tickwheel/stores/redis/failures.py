@@ -5,12 +5,16 @@ from contextlib import contextmanager
 from typing import Final
 
 from redis import exceptions as kinds
-from redis.asyncio.sentinel import MasterNotFoundError
 
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores.redis.address import Address
 
-__all__ = ["AWAY", "told"]
+__all__ = ["AWAY", "UnknownMaster", "told"]
+
+
+class UnknownMaster(kinds.RedisError):
+    """A sentinel does not know a master."""
+
 
 Kinds = type[BaseException] | tuple[type[BaseException], ...]
 
@@ -33,7 +37,7 @@ WORDS: Final[list[tuple[Kinds, str, str]]] = [  # of these kinds, and with this 
     (kinds.ClusterDownError, "", "its cluster is not whole: a master is down; see CLUSTER INFO"),
     (kinds.ResponseError, "NOREPLICAS", "it has too few replicas to write to (min-replicas-to-write)"),
     (kinds.ResponseError, "MISCONF", "it cannot write to its disk; see its log"),
-    (MasterNotFoundError, "", "no sentinel knows a master of this name; see the hosts and the name in the URL"),
+    (UnknownMaster, "", "no sentinel knows a master of this name; see the hosts and the name in the URL"),
     (kinds.ResponseError, "cluster support disabled", "it is no cluster; write redis://"),
     (
         (TimeoutError, kinds.TimeoutError),

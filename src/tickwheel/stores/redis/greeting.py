@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 from redis.asyncio.connection import Connection
-from redis.exceptions import AskError, ResponseError
+from redis.exceptions import AskError, ReadOnlyError
 
 from tickwheel.errors import StoreError
 from tickwheel.stores.redis.address import Address
-from tickwheel.stores.redis.connections import ask
+from tickwheel.stores.redis.connections import ask, checked
 from tickwheel.stores.redis.keys import SERVERS_CLOCK, call, lead_key
 from tickwheel.stores.redis.scripts import SCRIPTS
 
@@ -39,11 +39,11 @@ class Greeter:
 
     async def greet(self, connection: Connection) -> None:
         """Look at a server, or say why it cannot be used."""
-        [told] = await ask(connection, [["INFO"]])
-        if isinstance(told, ResponseError):
-            raise told
+        [told] = checked(await ask(connection, [["INFO"]]))
         info = dict(line.split(":", 1) for line in told.decode().splitlines() if ":" in line)
         check(self._address, info)
+        if info["role"] != "master":
+            raise ReadOnlyError(f"{connection.host}:{connection.port} is a replica")
         await ask(connection, [["SCRIPT", "LOAD", script] for script in SCRIPTS.values()])
         await self._arrive(connection, info)
 
@@ -58,11 +58,9 @@ class Greeter:
             for lead, message in messages
         ]
         ended, moved = 0, 0
-        for answer in await ask(connection, commands) if commands else []:
-            if isinstance(answer, AskError):
-                continue  # it moved to another server, and is looked at there
-            if isinstance(answer, Exception):
-                raise answer
+        answers = await ask(connection, commands) if commands else []
+        # What moved to another server is looked at there.
+        for answer in checked([answer for answer in answers if not isinstance(answer, AskError)]):
             ended, moved = ended + answer[0], max(moved, answer[1])
         if moved:
             self.failovers += 1

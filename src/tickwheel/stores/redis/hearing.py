@@ -12,7 +12,7 @@ from redis.asyncio.connection import Connection
 
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores.redis.address import Address
-from tickwheel.stores.redis.connections import CONNECT_S, Place, ask, connect
+from tickwheel.stores.redis.connections import CONNECT_S, Place, ask, checked, connect, send
 from tickwheel.stores.redis.failures import AWAY, told
 from tickwheel.stores.wire import Line
 
@@ -34,7 +34,7 @@ class RedisLine:
         """Begin to hear what anyone says."""
         with told(self._address):
             self._hearing = await connect(self._address, self._place)
-            await ask(self._hearing, [["SUBSCRIBE", self._address.channel]])
+            checked(await ask(self._hearing, [["SUBSCRIBE", self._address.channel]]))
         self._reading = asyncio.create_task(self._read(self._hearing, hear))
 
     async def _read(self, hearing: Connection, hear: Callable[[str], None]) -> None:
@@ -54,15 +54,13 @@ class RedisLine:
         await self._ask(["PING"])
         if self._hearing is not None:
             with told(self._address):
-                await self._hearing.send_command("PING")
+                await send(self._hearing, [["PING"]])
 
     async def _ask(self, command: list[str]) -> None:
         if self._reading is not None and self._reading.done():
             raise StoreUnavailable(f"{self._address.shown}: the connection was lost")
         with told(self._address):
-            [answer] = await ask(self._speaking, [command])
-            if isinstance(answer, Exception):
-                raise answer
+            checked(await ask(self._speaking, [command]))
 
     async def hang_up(self) -> None:
         """End both."""

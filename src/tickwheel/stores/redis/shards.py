@@ -7,22 +7,20 @@ A message goes to each shard that it concerns, and all at once. Whether what the
 asked right behind them, on the same connection, if the URL says so.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 import msgspec
-from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
-from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError
 
 from tickwheel.errors import StoreClosed, StoreUnavailable
 from tickwheel.stores.redis.address import Address
-from tickwheel.stores.redis.connections import CONNECT_S, Command, Connections, Place
+from tickwheel.stores.redis.connections import Command, Connections, Place
 from tickwheel.stores.redis.failures import told
 from tickwheel.stores.redis.greeting import Greeter
 from tickwheel.stores.redis.keys import SERVERS_CLOCK, call, lead_key
 from tickwheel.stores.redis.scripts import SCRIPTS
+from tickwheel.stores.redis.sentinels import locating
 
 __all__ = ["Servers", "Shards", "Single"]
 
@@ -77,30 +75,6 @@ class Single:
     async def close(self) -> None:
         """Let go of the server."""
         await self._connections.close()
-
-
-def locating(address: Address) -> Callable[[], Awaitable[Place]]:
-    """Return how to find the server."""
-    if address.service:
-        logins: dict[str, Any] = {"password": address.sentinel_password} if address.sentinel_password else {}
-        timeouts = {"socket_timeout": CONNECT_S, "socket_connect_timeout": CONNECT_S}
-        options = {**timeouts, **logins, "retry": Retry(NoBackoff(), 0), "protocol": 2}
-
-        async def discover() -> Place:
-            sentinel: Any = Sentinel(list(address.hosts), sentinel_kwargs=options)  # type: ignore[no-untyped-call]
-            try:
-                host, port = await sentinel.discover_master(address.service)
-                return str(host), int(port)
-            finally:
-                for each in sentinel.sentinels:
-                    await each.aclose()
-
-        return discover
-
-    async def known() -> Place:
-        return address.hosts[0]
-
-    return known
 
 
 class Shards:
