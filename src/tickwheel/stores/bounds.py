@@ -33,6 +33,7 @@ __all__ = [
     "check_new",
     "check_on_conflict",
     "encode",
+    "sayable",
 ]
 
 NAME_CHARS_MAX: Final = 255  # of ids and handlers; fits an index entry everywhere
@@ -104,20 +105,21 @@ def check_finishes(finishes: Sequence[Finish]) -> None:
             raise InvalidTask(f"task {finish.task.id!r}: what ran cannot be {finish.task.status} then")
 
 
+def sayable(text: str) -> bool:
+    """Tell whether text can be in a store at all: written as UTF-8, which half of a surrogate pair cannot be."""
+    if "\0" in text:
+        return False
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def _check_name(what: str, name: str) -> None:
     if not 1 <= len(name) <= NAME_CHARS_MAX:
         raise InvalidTask(f"{what} has 1 to {NAME_CHARS_MAX} characters, and {name!r:.300} has not")
-    if "\0" in name or not (name.isascii() or _is_whole(name)):
+    if not sayable(name):
         raise InvalidTask(f"{what} is text that every store can keep, and {name!r:.300} is not")
-
-
-def _is_whole(text: str) -> bool:
-    """Return whether text can be written as UTF-8: half of a surrogate pair cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 _encoder: Final = msgspec.json.Encoder()
