@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from tickwheel.stores import listing
 from tickwheel.stores.contract import LOOKED_AT_MAX, Filter, Page, Total
-from tickwheel.stores.postgres.reading import by_turns, counts
+from tickwheel.stores.postgres.reading import counts, part_of
 from tickwheel.stores.postgres.rows import NUMBERS, sayable, task_of
 from tickwheel.stores.postgres.sessions import Sessions
+from tickwheel.stores.turns import by_turns
 from tickwheel.tasks.record import Status, Task
 
 __all__ = ["count", "query"]
@@ -78,7 +79,7 @@ async def _rows(sessions: Sessions, wanted: Filter, partitions: int, after: list
         low = FIRST_MOMENT if wanted.due_after is None else wanted.due_after
         high = LAST_MOMENT if wanted.due_before is None else wanted.due_before
         given = (*after, low, high)
-        rows = await by_turns(lambda each: sessions.fetch("list_due", *given, each), partitions, limit)
+        rows = await by_turns(lambda each: sessions.fetch("list_due", *given, each), part_of, partitions, limit)
         return [((row[0], row[1]), task_of(*row[3:])) for row in rows]
     name, more = _listing(wanted)
     rows = await sessions.fetch(f"{name}_{wanted.order}", after[0], limit, *more)

@@ -1,19 +1,14 @@
 """Everything that is only read."""
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 from tickwheel.stores.contract import Due, Lease
 from tickwheel.stores.postgres.rows import STATUSES, leases_of, run_of, sayable, task_of
 from tickwheel.stores.postgres.sessions import Record, Sessions
+from tickwheel.stores.turns import by_turns
 from tickwheel.tasks.record import Run, Status, Task
 
-__all__ = ["by_turns", "counts", "due", "get", "history", "leases", "orphans"]
-
-PART: Final = 2  # where the partition is in a row of what is due
-FAIR: Final = 2  # times its fair share of a page: what is asked of each partition at first
-SPARE: Final = 16  # and so many more, for pages that are small
+__all__ = ["counts", "due", "get", "history", "leases", "orphans", "part_of"]
 
 
 async def get(sessions: Sessions, ids: Sequence[str]) -> list[Task | None]:
@@ -54,33 +49,18 @@ async def due(
     """List what comes due in owned partitions, by run_at and id."""
     begin = after or (-1, "")
     given = (*leases_of(owned), now, *begin, until)
-    rows = await by_turns(lambda each: sessions.fetch("due", *given, each), len(owned), limit) if owned else []
+
+    async def fetch(each: int) -> list[Record]:
+        return await sessions.fetch("due", *given, each)
+
+    rows = await by_turns(fetch, part_of, len(owned), limit) if owned else []
     return [Due(*row) for row in rows]
 
 
-async def by_turns(fetch: Callable[[int], Awaitable[list[Record]]], partitions: int, limit: int) -> list[Record]:
-    """Return the first rows of many partitions, each of which has an order of its own.
-
-    Each gives its first few: a little more than its share. They are the first of all, up to where the first partition
-    that may have more to give stopped; if that is too short, each gives as much as is wanted of all.
-    """
-    each = min(FAIR * limit // partitions + SPARE, limit)
-    rows = await fetch(each)
-    known = _known(rows, each)
-    if each < limit and known is not None and known < limit:
-        rows = await fetch(limit)
-    return rows[:limit]
-
-
-def _known(rows: Sequence[Record], each: int) -> int | None:
-    """Return how many rows come before what a partition may have held back; None if there is no such thing."""
-    given: Counter[int] = Counter()
-    for number, row in enumerate(rows, 1):
-        part = row[PART]
-        given[part] += 1
-        if given[part] == each:
-            return number
-    return None
+def part_of(row: Record) -> int:
+    """Return the partition of a row of what is due."""
+    part: int = row[2]
+    return part
 
 
 async def orphans(sessions: Sessions, owned: Sequence[Lease], now: int | None, limit: int) -> list[Task]:

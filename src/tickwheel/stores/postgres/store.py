@@ -13,9 +13,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from tickwheel.errors import UnknownTask
 from tickwheel.stores import bounds, listing, steps
+from tickwheel.stores.adding import Adder, Call
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
 from tickwheel.stores.postgres import changing, lists, opening, owning, reading
-from tickwheel.stores.postgres.adding import Adder
+from tickwheel.stores.postgres.adding import add_group
 from tickwheel.stores.postgres.address import Address
 from tickwheel.stores.postgres.hearing import Wire
 from tickwheel.stores.postgres.sessions import Sessions
@@ -32,7 +33,7 @@ class PostgresStore:
         self._sessions = sessions
         self._now_ms = now_ms
         self._wire = Wire(sessions.address, partitions)
-        self._adder = Adder(sessions, self._wire.tell)
+        self._adder = Adder(self._write_group)
         self._claiming = asyncio.Lock()  # who asks first, claims first
 
     @classmethod
@@ -71,6 +72,11 @@ class PostgresStore:
         bounds.check_on_conflict(on_conflict)
         bounds.check_new(tasks, self.partitions)
         return await self._adder.add(tasks, on_conflict)
+
+    async def _write_group(self, group: list[Call]) -> None:
+        await add_group(self._sessions, group)
+        added = (call.tasks for call in group if isinstance(call.answer, list))
+        self._wire.tell({task.partition for tasks in added for task in tasks})
 
     async def get(self, ids: Sequence[str]) -> list[Task | None]:
         """Return tasks by id."""
