@@ -7,7 +7,9 @@ import pytest
 from hypothesis import settings
 
 from tests.builds import BUILDS, Build
+from tests.etcd import Prefix
 from tests.postgres import Database
+from tickwheel.testing.etcd import EtcdCluster
 from tickwheel.testing.postgres import PostgresServer
 
 # Runs a user's test file in a process of its own; pytest takes it from the top-level conftest only.
@@ -44,3 +46,16 @@ def postgres() -> Iterator[PostgresServer]:
 def database(postgres: PostgresServer) -> Database:
     """A schema of this test's own."""
     return Database(postgres)
+
+
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[EtcdCluster]:
+    """A cluster of three members for the tests of a module; who stops one starts it again."""
+    with EtcdCluster.fresh() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def prefix(etcd: EtcdCluster) -> Prefix:
+    """A prefix of this test's own."""
+    return Prefix(etcd)

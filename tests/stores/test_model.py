@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import settings
 
+from tests.etcd import Prefix
 from tests.postgres import Database
 from tickwheel.clock import VirtualClock
 from tickwheel.stores import Store, open_store
@@ -42,3 +43,16 @@ def test_postgres_does_what_memory_does(database: Database) -> None:
             await store.close()
 
     check_against_memory(fresh, settings=None if FUZZING else settings(max_examples=20, stateful_step_count=30))
+
+
+def test_etcd_does_what_memory_does(prefix: Prefix) -> None:
+    @asynccontextmanager
+    async def fresh(clock: VirtualClock) -> AsyncIterator[Store]:
+        url = prefix.url(prefix.fresh_name())
+        store = await open_store(url, now_ms=lambda: clock.time_ns() // 1_000_000, partitions=8)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    check_against_memory(fresh, settings=None if FUZZING else settings(max_examples=10, stateful_step_count=30))

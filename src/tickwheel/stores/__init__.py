@@ -4,6 +4,7 @@
     sqlite:///tasks.db              a file in the present folder
     sqlite:////var/lib/tasks.db     a file anywhere
     postgresql://ann@host/shop      a database, for processes on any number of machines (extra `postgres`)
+    etcd://a:2379,b:2379,c:2379/x   below a prefix of an etcd cluster, for small sets that matter (extra `etcd`)
 
 >>> import asyncio
 >>> async def main():
@@ -40,7 +41,7 @@ __all__ = [
     "open_store",
 ]
 
-KNOWN: Final = ("memory://", "sqlite:///", "postgresql://")
+KNOWN: Final = ("memory://", "sqlite:///", "postgresql://", "etcd://")
 PARTITIONS: Final = 64  # enough to divide among some ten nodes, few enough to hold all leases in one call
 PARTITIONS_MAX: Final = 4096
 
@@ -65,6 +66,13 @@ async def open_store(url: str, *, now_ms: Callable[[], int] | None = None, parti
             raise MissingExtra("PostgreSQL stores", str(error.name), "postgres") from error
 
         return await PostgresStore.open(url, now_ms=now_ms, partitions=partitions)
+    if parts.scheme in ("etcd", "etcds"):
+        try:
+            from tickwheel.stores.etcd import EtcdStore  # noqa: PLC0415 - backends load only when they are used
+        except ModuleNotFoundError as error:
+            raise MissingExtra("etcd stores", str(error.name), "etcd") from error
+
+        return await EtcdStore.open(url, now_ms=now_ms, partitions=partitions)
     now_ms = now_ms or wall_ms
     if url == "memory://":
         return MemoryStore(now_ms=now_ms, partitions=partitions)
