@@ -9,24 +9,25 @@ tests in which no member dies and of which there are many.
 """
 
 import asyncio
+import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
 from aetcd import rpc
 
-from tickwheel.testing.postgres import free_port
-
 __all__ = ["EtcdCluster"]
 
 MEMBERS: Final = 3
+QUIET_PORTS: Final = range(15_000, 32_000)
 PATIENCE_S: Final = 60.0  # for what takes a second
 ANSWER_S: Final = 2.0
 
@@ -55,8 +56,8 @@ class EtcdCluster:
     def fresh(cls, members: int = MEMBERS, *, fsync: bool = True) -> Iterator["EtcdCluster"]:
         """Make a cluster and start it; in the end it is stopped and its folder removed."""
         with tempfile.TemporaryDirectory(prefix="etcd-", ignore_cleanup_errors=True) as name:
-            ports = [(free_port(), free_port()) for _ in range(members)]
-            cluster = cls(Path(name), ports, fsync=fsync)
+            ports = quiet_ports(2 * members)
+            cluster = cls(Path(name), list(zip(ports[::2], ports[1::2], strict=True)), fsync=fsync)
             try:
                 cluster.start()
                 yield cluster
@@ -137,6 +138,19 @@ class EtcdCluster:
             return asyncio.run(ask())
         except grpc.aio.AioRpcError:
             return rpc.StatusResponse()
+
+
+def quiet_ports(many: int) -> list[int]:
+    """Return ports that nobody uses now, and that no connection is given: they are free when one starts again."""
+    with ExitStack() as stack:
+        found: list[int] = []
+        while len(found) < many:
+            probe = stack.enter_context(socket.socket())
+            port = secrets.choice(QUIET_PORTS)
+            with suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                found.append(port)
+        return found
 
 
 def program() -> str:

@@ -27,13 +27,17 @@ Placed = tuple[listing.Place, str]
 async def query(ground: Ground, wanted: Filter, after: listing.Place, limit: int) -> Page:
     """List tasks, newest first unless told."""
     tasks: list[Task] = []
-    last, looked_at = after, 0  # what comes until there is on this page, or does not fit
+    end = last = after  # the place of the last task on the page, and of the last one that was looked at
+    looked_at = 0
     async for place, task in _read(ground, wanted, after, limit + 1):
         fitting = listing.fits(task, wanted)
-        if (fitting and len(tasks) == limit) or looked_at == LOOKED_AT_MAX:
+        if fitting and len(tasks) == limit:
+            return Page(tasks=tasks, cursor=listing.cursor_of(end, wanted.order))
+        if looked_at == LOOKED_AT_MAX:
             return Page(tasks=tasks, cursor=listing.cursor_of(last, wanted.order))
         if fitting:
             tasks.append(task)
+            end = place
         last, looked_at = place, looked_at + 1
     return Page(tasks=tasks, cursor=None)
 

@@ -23,7 +23,7 @@ __all__ = ["Members"]
 T = TypeVar("T")
 
 CONNECT_S: Final = 3.0  # to one member
-ANSWER_S: Final = 10.0  # etcd itself gives up after 7 s, when its leader died
+ANSWER_S: Final = 5.0  # a commit takes milliseconds; etcd itself takes 7 s to see that it died with its leader
 PAUSE_S: Final = 0.1  # while there is no leader
 ABREAST: Final = 4  # transactions at a time: more than that only wait in etcd, where their order is kept
 WITH_LEADER: Final = ("hasleader", "true")  # a watch ends where nothing new would ever be heard
