@@ -35,10 +35,13 @@ ANSWER_S: Final = 2.0
 class EtcdCluster:
     """Some members and their folder; `url` leads to all of them."""
 
-    def __init__(self, folder: Path, ports: Sequence[tuple[int, int]], *, fsync: bool) -> None:
+    def __init__(
+        self, folder: Path, ports: Sequence[tuple[int, int]], *, fsync: bool = True, tls: Path | None = None
+    ) -> None:
         self.folder = folder
         self.ports = list(ports)  # for clients, and for each other
         self.fsync = fsync
+        self.tls = tls
         self._processes: dict[int, subprocess.Popen[Any]] = {}
 
     @property
@@ -53,11 +56,15 @@ class EtcdCluster:
 
     @classmethod
     @contextmanager
-    def fresh(cls, members: int = MEMBERS, *, fsync: bool = True) -> Iterator["EtcdCluster"]:
-        """Make a cluster and start it; in the end it is stopped and its folder removed."""
+    def fresh(cls, members: int = MEMBERS, *, fsync: bool = True, tls: Path | None = None) -> Iterator["EtcdCluster"]:
+        """Make a cluster and start it; in the end it is stopped and its folder removed.
+
+        With a folder for `tls` clients are served by its server.pem and server.key, and have to show a certificate that
+        ca.pem vouches for, as client.pem and client.key there.
+        """
         with tempfile.TemporaryDirectory(prefix="etcd-", ignore_cleanup_errors=True) as name:
             ports = quiet_ports(2 * members)
-            cluster = cls(Path(name), list(zip(ports[::2], ports[1::2], strict=True)), fsync=fsync)
+            cluster = cls(Path(name), list(zip(ports[::2], ports[1::2], strict=True)), fsync=fsync, tls=tls)
             try:
                 cluster.start()
                 yield cluster
@@ -110,7 +117,8 @@ class EtcdCluster:
         return self.folder / f"log-{number}.txt"
 
     def _command(self, number: int) -> list[str]:
-        client, peer = (f"http://127.0.0.1:{port}" for port in self.ports[number])
+        client = f"http{'s' if self.tls else ''}://127.0.0.1:{self.ports[number][0]}"
+        peer = f"http://127.0.0.1:{self.ports[number][1]}"
         peers = ",".join(f"member-{each}=http://127.0.0.1:{self.ports[each][1]}" for each in self.members)
         options = {
             "name": f"member-{number}",
@@ -124,14 +132,24 @@ class EtcdCluster:
             "logger": "zap",
             "log-level": "warn",
         }
+        if self.tls is not None:
+            options |= {"cert-file": self.tls / "server.pem", "key-file": self.tls / "server.key"}
+            options |= {"trusted-ca-file": self.tls / "ca.pem", "client-cert-auth": "true"}
         unsafe = [] if self.fsync else ["--unsafe-no-fsync"]
         return [program(), *(f"--{name}={value}" for name, value in options.items()), *unsafe]
+
+    def _channel(self, number: int) -> Any:
+        endpoint = f"127.0.0.1:{self.ports[number][0]}"
+        if self.tls is None:
+            return grpc.aio.insecure_channel(endpoint)
+        shown = [(self.tls / name).read_bytes() for name in ("ca.pem", "client.key", "client.pem")]
+        return grpc.aio.secure_channel(endpoint, grpc.ssl_channel_credentials(*shown))
 
     def _status(self, number: int) -> Any:
         """Ask a member how it is; one that does not answer knows of no leader."""
 
         async def ask() -> Any:
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{self.ports[number][0]}") as channel:
+            async with self._channel(number) as channel:
                 return await rpc.MaintenanceStub(channel).Status(rpc.StatusRequest(), timeout=ANSWER_S)
 
         try:

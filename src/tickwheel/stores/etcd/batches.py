@@ -113,7 +113,9 @@ class Batches:
         value = self._opened(name)
         keeping = asyncio.create_task(self._keep(lease))
         try:
-            request = transaction([stands(self._keys.batch, 0)], [put(self._keys.batch, value, lease)])
+            # Pages that are there now are of one who died before it had decided.
+            begun = [put(self._keys.batch, value, lease), delete_all(self._keys.journal)]
+            request = transaction([stands(self._keys.batch, 0)], begun)
             while not (await self._members.write(request)).succeeded:
                 await self.settled()
             yield

@@ -26,6 +26,8 @@ CONNECT_S: Final = 3.0  # to one member
 ANSWER_S: Final = 5.0  # a commit takes milliseconds; etcd itself takes 7 s to see that it died with its leader
 PAUSE_S: Final = 0.1  # while there is no leader
 ABREAST: Final = 4  # transactions at a time: more than that only wait in etcd, where their order is kept
+READY: Final = grpc.ChannelConnectivity.READY
+SETTLED: Final = (READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
 WITH_LEADER: Final = ("hasleader", "true")  # a watch ends where nothing new would ever be heard
 OPTIONS: Final = [
     ("grpc.max_receive_message_length", -1),  # pages have their own bounds
@@ -206,22 +208,18 @@ class Members:
             stub = self._stubs[member, service] = getattr(rpc, f"{service}Stub")(self._channel(member))
         return stub
 
-    async def _is_ready(self, channel: Any) -> bool:
-        """Wait for a connection; False as soon as it has failed."""
-        ready, failed = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
+    @staticmethod
+    async def _is_ready(channel: Any) -> bool:
+        """Wait for a connection, unless it has failed: then it is tried again in the background, and others asked."""
         state = channel.get_state(try_to_connect=True)
-        if state is ready:
-            return True
         try:
             async with asyncio.timeout(CONNECT_S):
-                while state is not ready:
+                while state not in SETTLED:
                     await channel.wait_for_state_change(state)
                     state = channel.get_state(try_to_connect=True)
-                    if state in (failed, grpc.ChannelConnectivity.SHUTDOWN):
-                        return False
         except TimeoutError:
             return False
-        return True
+        return state is READY
 
     async def _greeting(self, member: int) -> tuple[tuple[str, str], ...]:
         """Say who we are, where one has to be somebody."""
