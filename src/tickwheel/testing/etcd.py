@@ -8,7 +8,6 @@ It keeps to its promises: what is acknowledged is on the disks of most members. 
 tests in which no member dies and of which there are many.
 """
 
-import asyncio
 import secrets
 import shutil
 import signal
@@ -141,21 +140,17 @@ class EtcdCluster:
     def _channel(self, number: int) -> Any:
         endpoint = f"127.0.0.1:{self.ports[number][0]}"
         if self.tls is None:
-            return grpc.aio.insecure_channel(endpoint)
+            return grpc.insecure_channel(endpoint)
         shown = [(self.tls / name).read_bytes() for name in ("ca.pem", "client.key", "client.pem")]
-        return grpc.aio.secure_channel(endpoint, grpc.ssl_channel_credentials(*shown))
+        return grpc.secure_channel(endpoint, grpc.ssl_channel_credentials(*shown))
 
     def _status(self, number: int) -> Any:
         """Ask a member how it is; one that does not answer knows of no leader."""
-
-        async def ask() -> Any:
-            async with self._channel(number) as channel:
-                return await rpc.MaintenanceStub(channel).Status(rpc.StatusRequest(), timeout=ANSWER_S)
-
-        try:
-            return asyncio.run(ask())
-        except grpc.aio.AioRpcError:
-            return rpc.StatusResponse()
+        with self._channel(number) as channel:
+            try:
+                return rpc.MaintenanceStub(channel).Status(rpc.StatusRequest(), timeout=ANSWER_S)
+            except grpc.RpcError:
+                return rpc.StatusResponse()
 
 
 def quiet_ports(many: int) -> list[int]:

@@ -20,7 +20,7 @@ from aetcd import rpc
 
 from tickwheel.errors import StoreError, StoreUnavailable
 from tickwheel.stores.etcd.keys import Keys
-from tickwheel.stores.etcd.members import Members
+from tickwheel.stores.etcd.members import Members, abreast
 from tickwheel.stores.etcd.requests import (
     BYTES_MAX,
     GIVEN_MAX,
@@ -70,10 +70,8 @@ class Batches:
         async with self._open(name):
             answer, given, hint = await work()
             pages = self._pages(name, given)
-            await self._members.abreast(
-                self._while_open(name, put(self._keys.page(name, number), page.SerializeToString()))
-                for number, page in enumerate(pages)
-            )
+            written = [put(self._keys.page(name, n), page.SerializeToString()) for n, page in enumerate(pages)]
+            await abreast(lambda each: self._while_open(name, each), written)
             await self._while_open(name, put(self._keys.batch, self._decided(name)))
         await self._carry_out(name, pages, hint)
         return answer
@@ -151,7 +149,7 @@ class Batches:
         return [*pages, transaction(compared, page)]
 
     async def _carry_out(self, name: str, pages: Sequence[Any], hint: Operation) -> None:
-        await self._members.abreast(self._members.write_again(page) for page in pages)
+        await abreast(self._members.write_again, pages)
         done = [delete(self._keys.batch), delete_all(self._keys.pages(name)), hint]
         await self._members.write_again(transaction([holds(self._keys.batch, self._decided(name))], done))
 

@@ -16,6 +16,7 @@ import msgspec
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores import steps
 from tickwheel.stores.contract import Finish, Lease
+from tickwheel.stores.etcd.members import abreast
 from tickwheel.stores.etcd.owning import held, token_of
 from tickwheel.stores.etcd.records import Kept, Write
 from tickwheel.stores.etcd.requests import BYTES_MAX, COMPARED_MAX, Operation, holds, transaction
@@ -130,7 +131,7 @@ class Claims:
     async def _write(self, wanted: Sequence[Fenced]) -> tuple[list[Kept], list[str]]:
         """Write what can be written; return how it is now, and the ids of what somebody was in the way of."""
         parts = list(_parts(sorted(wanted, key=lambda each: each.partition)))
-        answers = await self._ground.members.abreast(map(self._write_part, parts))
+        answers = await abreast(self._write_part, parts)
         done: list[Kept] = []
         left: list[str] = []
         for part, revision in zip(parts, answers, strict=True):

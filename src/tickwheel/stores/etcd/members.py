@@ -6,7 +6,7 @@ cannot be connected to has got nothing, so that the next one can be asked in any
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import grpc
@@ -18,8 +18,9 @@ from tickwheel.stores.etcd import requests
 from tickwheel.stores.etcd.address import Address
 from tickwheel.stores.etcd.failures import is_away, is_dropped, is_stranger, told
 
-__all__ = ["Members"]
+__all__ = ["Members", "abreast"]
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 CONNECT_S: Final = 3.0  # to one member
@@ -28,6 +29,7 @@ PAUSE_S: Final = 0.1  # while there is no leader
 ABREAST: Final = 4  # transactions at a time: more than that only wait in etcd, where their order is kept
 READY: Final = grpc.ChannelConnectivity.READY
 SETTLED: Final = (READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
+DRIVERS: Final = "_AioCall."  # what the driver's own tasks are named
 WITH_LEADER: Final = ("hasleader", "true")  # a watch ends where nothing new would ever be heard
 OPTIONS: Final = [
     ("grpc.max_receive_message_length", -1),  # pages have their own bounds
@@ -40,6 +42,24 @@ OPTIONS: Final = [
 ]
 
 
+async def abreast(work: Callable[[A], Awaitable[T]], items: Iterable[A]) -> list[T]:
+    """Do some work for each of many, a few at a time; all are waited for, and the first error is everybody's."""
+    room = asyncio.Semaphore(ABREAST)
+
+    async def one(item: A) -> T:
+        async with room:
+            return await work(item)
+
+    items = list(items)
+    if len(items) == 1:
+        return [await work(items[0])]
+    answers = await asyncio.gather(*map(one, items), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+    return answers  # type: ignore[return-value] # none of them is an error
+
+
 class Members:
     """The connections to all members, each made when it is first needed."""
 
@@ -48,6 +68,7 @@ class Members:
         self._channels: dict[int, Any] = {}
         self._stubs: dict[tuple[int, str], Any] = {}
         self._tokens: dict[int, str] = {}
+        self._talks: set[asyncio.Task[Any]] = set()  # that are not over
         self._now = 0  # which one is asked
         self._closed = False
 
@@ -55,6 +76,8 @@ class Members:
         """Let go of all of them."""
         self._closed = True
         channels, self._channels, self._stubs = self._channels, {}, {}
+        if self._talks:
+            await asyncio.wait(self._talks, timeout=ANSWER_S)
         for channel in channels.values():
             await channel.close()
 
@@ -67,8 +90,7 @@ class Members:
 
     async def read(self, asked: Sequence[Any]) -> list[Any]:
         """Answer questions, each 128 of them as of one moment."""
-        calls = [self._ask("KV", "Txn", each) for each in requests.questions(asked)]
-        return requests.answers(await self.abreast(calls))
+        return requests.answers(await abreast(self.write_again, requests.questions(asked)))
 
     async def write(self, transaction: Any) -> Any:
         """Do a transaction, once."""
@@ -96,8 +118,10 @@ class Members:
 
         async def talk(member: int, metadata: Any) -> dict[int, int]:
             asked = iter([rpc.LeaseKeepAliveRequest(ID=each) for each in leases])
-            answered = self._stub(member, "Lease").LeaseKeepAlive(asked, timeout=ANSWER_S, metadata=metadata)
-            return {answer.ID: answer.TTL async for answer in answered if answer.TTL > 0}
+            call = self._stub(member, "Lease").LeaseKeepAlive(asked, timeout=ANSWER_S, metadata=metadata)
+            kept = {answer.ID: answer.TTL async for answer in call if answer.TTL > 0}
+            await call.code()  # the last that is heard of it
+            return kept
 
         return await self._call(talk, again=True)
 
@@ -110,10 +134,12 @@ class Members:
                 rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=key, range_end=end)) for key, end in ranges
             ]
             # Not as an iterator: etcd would end the watches together with what they were asked with.
+            before, chores = asyncio.all_tasks(), []
             call = self._stub(member, "Watch").Watch(metadata=(*metadata, WITH_LEADER))
             try:
                 for request in wanted:
                     await call.write(request)
+                chores = [task for task in asyncio.all_tasks() - before if DRIVERS in repr(task.get_coro())]
                 waited_for = len(wanted)
                 while (answer := await call.read()) is not grpc.aio.EOF:
                     if answer.canceled:
@@ -126,23 +152,8 @@ class Members:
                 raise
             finally:
                 call.cancel()
-
-    async def abreast(self, calls: Iterable[Awaitable[T]]) -> list[T]:
-        """Wait for several calls, a few at a time; the first error is everybody's."""
-        room = asyncio.Semaphore(ABREAST)
-
-        async def one(call: Awaitable[T]) -> T:
-            async with room:
-                return await call
-
-        calls = list(calls)
-        if len(calls) == 1:
-            return [await calls[0]]
-        answers = await asyncio.gather(*map(one, calls), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
-        return answers  # type: ignore[return-value] # none of them is an error
+                if chores:  # the driver hears the end of a call some time after that, and should not outlast the loop
+                    await asyncio.wait(chores, timeout=1)
 
     # -- one member after the other
 
@@ -152,7 +163,7 @@ class Members:
 
         return await self._call(talk, again=again)
 
-    async def _call(self, talk: Callable[[int, Any], Awaitable[T]], *, again: bool) -> T:
+    async def _call(self, talk: Callable[[int, Any], Coroutine[Any, Any, T]], *, again: bool) -> T:
         self.check()
         with told(self.address):
             left = 2 * len(self.address.endpoints)
@@ -160,7 +171,7 @@ class Members:
                 member, metadata = await self._connected()
                 left -= 1
                 try:
-                    return await talk(member, metadata)
+                    return await self._heard(talk(member, metadata))
                 except AioRpcError as error:
                     self.check()
                     if is_stranger(error) and left > 0:
@@ -172,6 +183,18 @@ class Members:
                     if left <= 0 or not (again or is_dropped(error)):
                         raise
                     await asyncio.sleep(PAUSE_S)
+
+    async def _heard(self, talk: Coroutine[Any, Any, T]) -> T:
+        """Hear an answer out, also when nobody waits for it any more: broken off, it would outlast the loop."""
+        task = asyncio.create_task(talk)
+        self._talks.add(task)
+        task.add_done_callback(self._end)
+        return await asyncio.shield(task)
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._talks.discard(task)
+        if not task.cancelled():
+            task.exception()  # who waits for it hears of it; if nobody does, nobody has to
 
     def _leave(self, member: int) -> None:
         """Ask another one from now on, unless somebody has decided that already."""

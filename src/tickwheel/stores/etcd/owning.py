@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tickwheel.stores.contract import Lease
 from tickwheel.stores.etcd.keys import spelled
+from tickwheel.stores.etcd.members import abreast
 from tickwheel.stores.etcd.requests import (
     Comparison,
     Operation,
@@ -52,7 +53,7 @@ async def acquire(ground: Ground, tenure: Tenure, partitions: Sequence[int], nod
     before = {keys.partition_of(pair.key): pair for pair in epochs.kvs}
     moments = {keys.partition_of(pair.key): int(pair.value) for pair in checkpoints.kvs}
     free = [each for each in dict.fromkeys(partitions) if 0 <= each < ground.partitions and each not in taken]
-    granted = await ground.members.abreast(tenure.grant(ttl_ms) for _ in free)
+    granted = await abreast(lambda _: tenure.grant(ttl_ms), free)
     wanted = [
         Lease(
             partition=partition,
@@ -134,7 +135,7 @@ async def _each(
     ground: Ground, owned: Sequence[Lease], case: Callable[[Lease], tuple[list[Comparison], list[Operation]]]
 ) -> list[Lease]:
     """Do something for each lease for which it can be done; return those."""
-    answers = await ground.members.abreast(map(ground.members.write, separately(map(case, owned))))
+    answers = await abreast(ground.members.write, separately(map(case, owned)))
     done = [each.response_txn.succeeded for answer in answers for each in answer.responses]
     return [lease for lease, succeeded in zip(owned, done, strict=True) if succeeded]
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from aetcd import rpc
 
 from tickwheel.stores.etcd.keys import Keys
-from tickwheel.stores.etcd.members import Members
+from tickwheel.stores.etcd.members import Members, abreast
 from tickwheel.stores.etcd.requests import ask_all, ask_key, delete, exists, put, separately, stands
 
 __all__ = ["ClockTenure", "EtcdTenure", "Tenure", "lease_of"]
@@ -80,13 +80,13 @@ class EtcdTenure:
     async def ends(self, leases: Collection[int]) -> dict[int, int]:
         """Ask how long each lasts."""
         now = self._now_ms()
-        asked = [self._members.ask_lease("LeaseTimeToLive", rpc.LeaseTimeToLiveRequest(ID=each)) for each in leases]
-        answers = await self._members.abreast(asked)
+        asked = [rpc.LeaseTimeToLiveRequest(ID=each) for each in leases]
+        answers = await abreast(lambda each: self._members.ask_lease("LeaseTimeToLive", each), asked)
         return {answer.ID: now + answer.TTL * 1000 for answer in answers if answer.TTL > 0}
 
     async def revoke(self, leases: Collection[int]) -> None:
         """End leases."""
-        await self._members.abreast(self._members.revoke(each) for each in leases)
+        await abreast(self._members.revoke, leases)
 
 
 class ClockTenure:
