@@ -13,13 +13,13 @@ SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13
 
-.PHONY: run test check lint types rooms fuzz chaos versions bench browser postgres redis faketime clean
+.PHONY: run test check lint types rooms fuzz chaos versions bench browser etcd postgres redis faketime clean
 
 run: $(STAMP)  ## serve the API and the dashboard on an SQLite file, with example tasks
 	mkdir -p var
 	$(BIN)/tickwheel serve --demo --store sqlite:///var/demo.db
 
-test: $(STAMP) $(BIN)/promtool browser postgres redis faketime  ## run every test, on both builds
+test: $(STAMP) $(BIN)/promtool browser etcd postgres redis faketime  ## run every test, on both builds
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 	TICKWHEEL_PURE=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/timers tests/recipes \
 	  tests/scheduler/test_draft.py tests/test_durations.py
@@ -68,7 +68,7 @@ $(STAMP): pyproject.toml setup.py $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
 	find src -name '*.so' -delete
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench,dev,otel,postgres,redis,server]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench,dev,etcd,otel,postgres,redis,server]'
 	@$(BIN)/python -c "import tickwheel; print('tickwheel is', 'compiled' if tickwheel.COMPILED else \
 	  'interpreted: no C compiler or no Python headers were found; it works, several times slower')"
 	touch $@
@@ -78,6 +78,9 @@ $(BIN)/promtool: | $(STAMP)  ## what checks the alert rules; without it their te
 
 browser:  ## what the dashboard is tested in; without it its tests fail and say so
 	-tools/fetch-chromium
+
+etcd:  ## what tests of the etcd store start; without it they fail and say so
+	-tools/install-etcd
 
 postgres:  ## what tests of the PostgreSQL store start; without it they fail and say so
 	-tools/install-postgres

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import settings
 
 from tests.builds import BUILDS, Build
+from tests.etcd import Prefix
 from tests.postgres import Database
+from tickwheel.testing.etcd import EtcdCluster
 from tickwheel.testing.postgres import PostgresServer
 from tickwheel.testing.redis import RedisCluster, RedisServer
 
@@ -59,3 +61,16 @@ def redis_cluster() -> Iterator[RedisCluster]:
     """Three masters, for all tests that need them."""
     with RedisCluster.fresh() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[EtcdCluster]:
+    """A cluster of three members for the tests of a module; who stops one starts it again."""
+    with EtcdCluster.fresh() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def prefix(etcd: EtcdCluster) -> Prefix:
+    """A prefix of this test's own."""
+    return Prefix(etcd)

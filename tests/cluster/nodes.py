@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -190,9 +190,12 @@ class Nodes:
         return {task_id for task_id, lines in runs.items() if [line.what for line in lines] != ["begin", "end"]}
 
 
-def begin(command: list[str], settings: dict[str, str], log: Path) -> "subprocess.Popen[str]":
-    environment = {**os.environ, **settings}
-    with log.open("a") as said:
+def begin(
+    command: list[str], settings: dict[str, str] | None = None, log: Path | None = None
+) -> "subprocess.Popen[str]":
+    """Start a process; what it complains of goes into a log, or to where ours goes."""
+    environment = {**os.environ, **(settings or {})}
+    with nullcontext() if log is None else log.open("a") as said:
         return subprocess.Popen(
             command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=said, text=True, env=environment
         )

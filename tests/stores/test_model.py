@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import settings
 
+from tests.etcd import Prefix
 from tests.postgres import Database
 from tests.redis import Redis
 from tickwheel.clock import VirtualClock
@@ -54,3 +55,7 @@ def test_redis_does_what_memory_does(redis_server: RedisServer) -> None:
 def test_a_redis_cluster_does_what_memory_does(redis_cluster: RedisCluster) -> None:
     redis = Redis(redis_cluster.url)
     check_against_memory(lambda clock: opened(redis.url(redis.fresh_name()), clock), settings=some(10, 30))
+
+
+def test_etcd_does_what_memory_does(prefix: Prefix) -> None:
+    check_against_memory(lambda clock: opened(prefix.url(prefix.fresh_name()), clock), settings=some(10, 30))

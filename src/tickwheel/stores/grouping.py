@@ -51,10 +51,12 @@ class Adder:
         add_all: Callable[[list[Task], list[bytes]], Awaitable[bool]],
         settle: Callable[[list[Call]], Awaitable[None]],
         tell: Callable[[set[int]], None],
+        rows_max: int = GROUP_ROWS_MAX,
     ) -> None:
         self._add_all = add_all
         self._settle = settle
         self._tell = tell
+        self._rows_max = rows_max
         self._waiting: deque[Call] = deque()
         self._room = asyncio.Semaphore(WAITING_MAX)
         self._writing: asyncio.Task[None] | None = None
@@ -89,7 +91,7 @@ class Adder:
         rows = 0
         while self._waiting and len(group) < GROUP_CALLS_MAX:
             rows += len(self._waiting[0].tasks)
-            if group and rows > GROUP_ROWS_MAX:
+            if group and rows > self._rows_max:
                 break
             call = self._waiting.popleft()
             if not call.future.cancelled():
@@ -138,6 +140,8 @@ def settle_group(there: dict[str, Task], group: Sequence[Call]) -> tuple[list[Ta
             call.answer = error
             continue
         call.answer = settled.conflicts
+        for task_id in settled.anew:  # it arrives now, whatever was to be written by that id
+            changed.pop(task_id, None)
         changed |= settled.changed
         anew |= settled.anew
     return list(changed.values()), anew
