@@ -46,7 +46,7 @@ async def main(folder: Path, side: str, *more: str) -> None:
         print("ready", flush=True)
         if side == "far":
             await add(hybrid, int(more[0]))
-        while (await near.counts())[Status.PAUSED] or await undone(near) or jobs.get_jobs():
+        while (await near.counts())[Status.PAUSED] or await undone(near) or jobs.get_jobs():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     jobs.shutdown()
 

@@ -12,6 +12,7 @@ stand when an item is monitored; what is done when one passes is decided by the 
 """
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -22,11 +23,13 @@ from tickwheel.tasks import RetryPolicy, Task, TaskContext
 from tickwheel.workflow.contract import WorkflowEngine, WorkItem
 from tickwheel.workflow.rules import REMINDERS_MAX, TimeoutRule
 
-__all__ = ["SYSTEM", "TimeoutMonitor"]
+__all__ = ["PATIENT", "SYSTEM", "UNDER_WAY", "TimeoutMonitor"]
 
 SYSTEM: Final = "system"  # who completes what is completed automatically
 # An engine that is away for a day is waited for: twelve attempts in the first hour, one every ten minutes then.
 PATIENT: Final = RetryPolicy(retries=150, first_ms=1_000, cap_ms=600_000)
+# The task whose run we are in: it makes an end of much, but not of itself.
+UNDER_WAY: Final[ContextVar[str]] = ContextVar("the task under way", default="")
 PURGE_BATCH: Final = 500  # instances a call of the engine
 
 
@@ -72,7 +75,8 @@ class TimeoutMonitor:
 
     async def cancel(self, item_id: str, reason: str = "the work item is over") -> None:
         """Cancel an item's timeouts; the item stays as it is."""
-        await self._scheduler.apply("cancel", self._ids(item_id), reason)
+        ids = [task_id for task_id in self._ids(item_id) if task_id != UNDER_WAY.get()]
+        await self._scheduler.apply("cancel", ids, reason)
 
     async def complete(
         self, item_id: str, *, by: str, reason: str | None = None, variables: Mapping[str, Any] | None = None
@@ -158,6 +162,7 @@ class TimeoutMonitor:
 
     async def _time_out(self, item: str, context: TaskContext) -> str:
         """Apply the rule of an item whose time is over."""
+        UNDER_WAY.set(context.id)
         work = await self._engine.find(item)
         if work is None or work.state != "pending":
             await self._scheduler.cancel(context.id, "the work item is over")  # and with it, what would be repeated
