@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 
 REPOSITORY = Path(__file__).parents[2]
-KILLS = 12
-LIFE_S_MAX = 1.2
+KILLS = 10
+LIFE_S_MAX = 1.0
 
 
 def start(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
