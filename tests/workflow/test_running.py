@@ -283,6 +283,14 @@ def test_an_event_gateway_may_wait_for_one_timer_and_not_for_two(clock: VirtualC
         read({"p.bpmn": process(*head, again, catch("other", signal), flow("g", "other", "end"), more=more)})
 
 
+def test_a_process_may_wait_at_its_start(clock: VirtualClock) -> None:
+    begin = f'<startEvent id="begin">{timer("duration", "&apos;PT1H&apos;")}</startEvent><endEvent id="end"/>'
+    one = Instances(clock, process(begin, user("ask"), flow("begin", "ask", "end")))
+    assert (one.due_s(), one.pending()) == ([3600.001], [])
+    one.pass_time(3601)
+    assert [item.node for item in one.pending()] == ["ask"]
+
+
 def test_scripts_work_after_an_instance_was_loaded(clock: VirtualClock) -> None:
     text = process(ends(), user("one"), script("s", "note('ran')"), flow("begin", "one", "s", "end"))
     one = Instances(clock, text)

@@ -26,7 +26,7 @@ from tickwheel.workflow.rules import REMINDERS_MAX, TimeoutRule
 __all__ = ["PATIENT", "SYSTEM", "UNDER_WAY", "TimeoutMonitor"]
 
 SYSTEM: Final = "system"  # who completes what is completed automatically
-# An engine that is away for a day is waited for: twelve attempts in the first hour, one every ten minutes then.
+# An engine that is away is waited for: ten attempts in a quarter of an hour, one every ten minutes then, for a day.
 PATIENT: Final = RetryPolicy(retries=150, first_ms=1_000, cap_ms=600_000)
 # The task whose run we are in: it makes an end of much, but not of itself.
 UNDER_WAY: Final[ContextVar[str]] = ContextVar("the task under way", default="")
