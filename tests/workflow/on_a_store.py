@@ -245,8 +245,10 @@ class OnAStore:
             assert "division by zero" in str(after.incident)
             assert (after.revision, after.body) == (before.revision, before.body)
             assert await engine.items(instance=instance) == [item]
-            assert await engine.complete(item.id, by="ann", variables={"number": 1})
+            assert await engine.go_on(instance)
             assert (await engine.get(instance)).incident is None
+            assert await engine.complete(item.id, by="ann", variables={"number": 1})
+            assert not await engine.go_on(instance), "it is over"
 
         place.play(story)
 

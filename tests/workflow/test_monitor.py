@@ -121,9 +121,13 @@ def test_a_repeat_ends_after_so_many_times(office: Office) -> None:
 def test_a_timeout_of_its_own_wins_over_the_rules(office: Office) -> None:
     async def story(monitor: TimeoutMonitor, _scheduler: AsyncScheduler, desk: Desk) -> None:
         desk.put("a", "approve", "ann")
+        await monitor.monitor("a")
         await monitor.monitor("a", timeout="2h")  # shorter than the reminder's lead, which is left out
         await aio.sleep(3 * 3600)
         assert desk.told() == [("a", "notify", "ann", "not done in time")]
+        await monitor.monitor("a")  # changes nothing
+        await aio.sleep(5 * DAY)
+        assert len(desk.told()) == 1, "the rule's own deadline was moved, and its reminder with it"
 
     office.play(story, approve=TimeoutRule("3d", remind=("1d",)))
 

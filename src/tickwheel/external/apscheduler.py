@@ -26,7 +26,7 @@ try:
     from apscheduler.schedulers.base import STATE_STOPPED, BaseScheduler
     from apscheduler.triggers.base import BaseTrigger
 except ModuleNotFoundError as error:
-    raise MissingExtra("far tasks in APScheduler", str(error.name), "apscheduler") from error
+    raise MissingExtra("far tasks in APScheduler", "APScheduler", "apscheduler") from error
 
 __all__ = ["APSchedulerFar", "Again", "call_back"]
 

@@ -64,14 +64,20 @@ class TimeoutMonitor:
         item: str | WorkItem,
         timeout: Duration | None = None,  # noqa: ASYNC109 - it is the item's
     ) -> Task | None:
-        """Watch an item; the deadline is its rule's, or as told. To do it again changes nothing; None if it is over."""
+        """Watch an item; None if it is over.
+
+        A timeout that is said moves the deadline; without, it is the rule's, and to say so again changes nothing.
+        """
         if not isinstance(item, WorkItem):
             item = await self._known(item)
         rule = self._rule_for(item)
         if item.state != "pending":
             return None
         wanted = self._timeouts(item, rule, rule.after if timeout is None else timeout)
-        return (await self._scheduler.add_many(wanted, on_conflict="keep"))[0]
+        if timeout is None:
+            return (await self._scheduler.add_many(wanted, on_conflict="keep"))[0]
+        await self.cancel(item.id, "its deadline was moved")  # and the reminders of it
+        return (await self._scheduler.add_many(wanted, on_conflict="replace"))[0]
 
     async def cancel(self, item_id: str, reason: str = "the work item is over") -> None:
         """Cancel an item's timeouts; the item stays as it is."""

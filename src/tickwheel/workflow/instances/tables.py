@@ -19,14 +19,15 @@ class Tables(ABC):
 
     @abstractmethod
     async def _all(self, name: str, values: Sequence[Any], read: Callable[[Row], R]) -> list[R]:
-        """Do a statement, and read its rows."""
+        """Ask, and read the rows of the answer."""
+
+    @abstractmethod
+    async def _say(self, name: str, *values: Any) -> None:
+        """Change something; it is durable when this returns."""
 
     async def _one(self, name: str, values: Sequence[Any], read: Callable[[Row], R]) -> R | None:
         found = await self._all(name, values, read)
         return found[0] if found else None
-
-    async def _say(self, name: str, *values: Any) -> None:
-        await self._all(name, values, tuple)
 
     # -- definitions
 

@@ -133,7 +133,9 @@ class SpiffEngine:
         definition = await self._opened.latest(process)
         if definition is None:
             raise UnknownProcess(process, await self._opened.processes())
-        specs = self._specs.setdefault(definition.hash, specs_of(definition))
+        if definition.hash not in self._specs:
+            self._specs[definition.hash] = specs_of(definition)
+        specs = self._specs[definition.hash]
         blank = Instance(id=instance_id, process=process, definition=definition.hash, created_at=self._now())
 
         def act(loaded: Loaded | None) -> Change[str]:
@@ -156,16 +158,22 @@ class SpiffEngine:
             raise UnknownInstance(instance_id)
         return instance
 
+    async def go_on(self, instance_id: str) -> bool:
+        """Let an instance go on that could not, when what kept it is mended; False if it is over."""
+        return await self._alter(instance_id, Running.drain)
+
     async def cancel(self, instance_id: str) -> bool:
         """Cancel an instance with all it waits for; False if it was over."""
+        return await self._alter(instance_id, Running.cancel)
 
+    async def _alter(self, instance_id: str, what: Callable[[Running], None]) -> bool:
         def act(loaded: Loaded | None) -> Change[bool]:
             if loaded is None:
                 raise UnknownInstance(instance_id)
             if loaded.instance.status != "running":
                 return Change(answer=False)
             running = self._load(loaded)
-            running.cancel()
+            what(running)
             return running.saved(answer=True)
 
         return await self._change(instance_id, act)

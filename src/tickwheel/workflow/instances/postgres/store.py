@@ -77,6 +77,9 @@ class PostgresInstances(Tables):
 
         return await self._sessions.transact(transaction)
 
+    async def _say(self, name: str, *values: Any) -> None:
+        await self._all(name, values, tuple)
+
     async def _all(self, name: str, values: Sequence[Any], read: Callable[[Row], R]) -> list[R]:
         async def answer(connection: Connection) -> list[R]:
             return [read(tuple(row)) for row in await connection.fetch(SQL[name], *values)]

@@ -16,9 +16,13 @@ SELECT id, process, definition, revision, handed, status, timers, data, body, in
 FROM instances WHERE id = ?1
 
 -- name: save
-INSERT OR REPLACE INTO instances (
+INSERT INTO instances (
     id, process, definition, revision, handed, status, timers, data, body, incident, created_at, changed_at, finished_at
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+ON CONFLICT (id) DO UPDATE SET
+    revision = excluded.revision, handed = excluded.handed, status = excluded.status, timers = excluded.timers,
+    data = excluded.data, body = excluded.body, incident = excluded.incident, changed_at = excluded.changed_at,
+    finished_at = excluded.finished_at
 
 -- name: save_item
 INSERT INTO items (id, node, state, process, instance, assignee, created_at, ended_at, ended_by, reason)
