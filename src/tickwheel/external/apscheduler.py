@@ -103,7 +103,7 @@ class Again(BaseTrigger):  # type: ignore[misc]
 def call_back(url: str, task_id: str) -> None:
     """Let a task come due again: this is what jobs call, wherever APScheduler runs them."""
     with suppress(UnknownTask):  # it was cancelled and purged
-        door(url).start().resume(task_id)
+        door(url).resume(task_id)
 
 
 @lru_cache(maxsize=16)  # as many stores as a process would have, and then some
