@@ -28,7 +28,7 @@ from tickwheel.workflow.instances import InstanceStore, open_instances
 from tickwheel.workflow.spiff import SpiffEngine
 
 BPMN = Path(__file__).parents[2] / "examples/approval/expense.bpmn"
-LIFE_S_MAX = 45
+LIFE_S_MAX = 80  # it takes a few, if nothing else runs
 LEASE_MS = 300  # a killed owner holds up the next for so long
 
 
@@ -128,7 +128,7 @@ async def live_in_a_race(folder: Path, url: str, instances: str) -> None:
         times = {"remind_every": "P1D", "escalate_after": f"PT{late}S", "give_up_after": f"PT{silence}S"}
         await engine.start("expense", {"expense": name, **times}, id=name)
         while (await engine.get(name)).status == "running":
-            await asyncio.sleep(chance.random())
+            await asyncio.sleep(0.2 + chance.random())
             for item in await engine.items(instance=name):
                 await asyncio.gather(*(say(name, item.id, item.node, by) for by in ("ann", "bob")))
 

@@ -51,11 +51,13 @@ class Place:
         self.sent: list[Notice] = []
 
     @asynccontextmanager
-    async def open(self, tasks: str = "tasks", **options: Any) -> AsyncIterator[tuple[SpiffEngine, AsyncScheduler]]:
+    async def open(
+        self, tasks: str = "tasks", *, run: bool = True, **options: Any
+    ) -> AsyncIterator[tuple[SpiffEngine, AsyncScheduler]]:
         async def send(notice: Notice) -> None:
             self.sent.append(notice)
 
-        scheduler = AsyncScheduler(f"sqlite:///{self.folder}/{tasks}.db", lease_ttl_ms=1000)
+        scheduler = AsyncScheduler(f"sqlite:///{self.folder}/{tasks}.db", run=run, lease_ttl_ms=1000)
         scripts = PythonScriptEngine(TaskDataEnvironment({"note": self.noted.append}))
         async with SpiffEngine(self.url, scheduler, script_engine=scripts, on_notice=send, **options) as engine:
             yield engine, scheduler
@@ -306,7 +308,7 @@ class OnAStore:
                     await over(engine, f"{number}")
                     await over(engine, f"ask-{number}")
 
-        place.play(begin)
+        place.play(begin, run=False)
         aio.run(go_on())
         assert place.noted == ["late"] * 3
 

@@ -84,4 +84,4 @@ class PostgresInstances(Tables):
         async def answer(connection: Connection) -> list[R]:
             return [read(tuple(row)) for row in await connection.fetch(SQL[name], *values)]
 
-        return await self._sessions.transact(answer)
+        return await self._sessions.do(answer)
