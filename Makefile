@@ -68,7 +68,7 @@ $(STAMP): pyproject.toml setup.py $(NATIVE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
 	find src -name '*.so' -delete
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench,dev,etcd,otel,postgres,redis,server]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[apscheduler,bench,dev,etcd,otel,postgres,redis,server,workflow]'
 	@$(BIN)/python -c "import tickwheel; print('tickwheel is', 'compiled' if tickwheel.COMPILED else \
 	  'interpreted: no C compiler or no Python headers were found; it works, several times slower')"
 	touch $@

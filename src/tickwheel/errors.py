@@ -21,10 +21,12 @@ __all__ = [
     "DuplicateHandler",
     "DuplicateKey",
     "DuplicateTask",
+    "FarSchedulerUnfit",
     "ForeignTimer",
     "ForeignWorkers",
     "GiveUp",
     "HandMovedBack",
+    "InstanceStuck",
     "InvalidArguments",
     "InvalidCache",
     "InvalidConfig",
@@ -35,7 +37,9 @@ __all__ = [
     "InvalidGeometry",
     "InvalidLease",
     "InvalidLimit",
+    "InvalidProcess",
     "InvalidResult",
+    "InvalidRule",
     "InvalidSchedule",
     "InvalidSecret",
     "InvalidSignature",
@@ -45,6 +49,7 @@ __all__ = [
     "LengthMismatch",
     "MissingCallback",
     "MissingExtra",
+    "MissingRule",
     "NoQueuesHere",
     "NotATimer",
     "NotWholeTicks",
@@ -70,9 +75,12 @@ __all__ = [
     "TooManyTimers",
     "TryLater",
     "UnknownHandler",
+    "UnknownInstance",
     "UnknownOption",
+    "UnknownProcess",
     "UnknownStore",
     "UnknownTask",
+    "UnknownWorkItem",
     "UnnamedHandler",
     "WebhookFailed",
     "WheelClosed",
@@ -629,3 +637,63 @@ class TooManyLeases(TickwheelError, RuntimeError):
     def __init__(self, most: int) -> None:
         self.most = most
         super().__init__(f"{most:,} messages are leased already; acknowledge some, or wait until their leases run out")
+
+
+# -- workflows and other schedulers
+
+
+class InvalidRule(TickwheelError, ValueError):
+    """No timeout of a work item can be like that."""
+
+
+class MissingRule(TickwheelError, LookupError):
+    """Nobody said what is to happen when a work item at this node is not done in time."""
+
+    def __init__(self, node: str, known: Sequence[str]) -> None:
+        self.node = node
+        close = get_close_matches(node, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are rules for {', '.join(known) or 'none'}"
+        super().__init__(f"no TimeoutRule for node {node!r}; {hint}")
+
+
+class UnknownWorkItem(TickwheelError, LookupError):
+    """The workflow engine has no work item of this id."""
+
+    def __init__(self, item_id: str) -> None:
+        self.item_id = item_id
+        super().__init__(f"there is no work item {item_id!r}; its instance may have been cleaned up")
+
+
+class InvalidProcess(TickwheelError, ValueError):
+    """A process that cannot be run, or whose timers cannot be relied on."""
+
+
+class UnknownProcess(TickwheelError, LookupError):
+    """No process of this name was deployed."""
+
+    def __init__(self, process: str, known: Sequence[str]) -> None:
+        self.process = process
+        close = get_close_matches(process, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "deploy its BPMN file first"
+        super().__init__(f"no process {process!r} here; {hint}")
+
+
+class UnknownInstance(TickwheelError, LookupError):
+    """There is no instance of a process with this id."""
+
+    def __init__(self, instance_id: str) -> None:
+        self.instance_id = instance_id
+        super().__init__(f"there is no instance {instance_id!r}; it may have been cleaned up")
+
+
+class InstanceStuck(TickwheelError, RuntimeError):
+    """A process instance could not go on, and is as it was before; what is wrong is kept with it as its incident."""
+
+    def __init__(self, instance_id: str, why: str) -> None:
+        self.instance_id = instance_id
+        self.why = why
+        super().__init__(f"instance {instance_id!r} cannot go on: {why}")
+
+
+class FarSchedulerUnfit(TickwheelError, RuntimeError):
+    """Another scheduler cannot be trusted with tasks as it is."""

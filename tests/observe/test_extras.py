@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
-EXTRAS = ("httpcore", "prometheus_client", "structlog", "opentelemetry", "litestar", "uvicorn")
+EXTRAS = (
+    *("httpcore", "prometheus_client", "structlog", "opentelemetry", "litestar", "uvicorn"),
+    *("SpiffWorkflow", "apscheduler", "asyncpg"),
+)
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
@@ -16,6 +19,7 @@ def test_the_library_loads_none_of_them() -> None:
     done = run(
         "import sys, tickwheel, tickwheel.cli, tickwheel.observe, tickwheel.scheduler, tickwheel.webhooks\n"
         "import tickwheel.observe.event_log, tickwheel.observe.masking\n"
+        "import tickwheel.external, tickwheel.workflow, tickwheel.workflow.instances\n"
         f"print(sorted(set({EXTRAS!r}) & set(sys.modules)))"
     )
     assert done.stdout.strip() == "[]", done.stderr
@@ -38,6 +42,26 @@ def test_what_is_missing_is_named(module: str, package: str, words: str) -> None
 def test_a_server_says_what_it_needs() -> None:
     done = run("import sys; sys.modules['litestar'] = None; import tickwheel.server")
     assert "servers need litestar, which is not installed: pip install 'tickwheel[server]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "words"),
+    [
+        (
+            "workflow.spiff",
+            "SpiffWorkflow",
+            "BPMN processes need SpiffWorkflow, which is not installed: pip install 'tickwheel[workflow]'",
+        ),
+        (
+            "external.apscheduler",
+            "apscheduler",
+            "far tasks in APScheduler need APScheduler, which is not installed: pip install 'tickwheel[apscheduler]'",
+        ),
+    ],
+)
+def test_engines_and_other_schedulers_are_named(module: str, package: str, words: str) -> None:
+    done = run(f"import sys; sys.modules[{package!r}] = None; import tickwheel.{module}")
+    assert f"tickwheel.errors.MissingExtra: {words}" in done.stderr
 
 
 def test_what_sends_webhooks_is_named() -> None:

@@ -48,7 +48,7 @@ class Scheduler:
 
     @property
     def inner(self) -> AsyncScheduler:
-        """The scheduler behind it, for programs that have a loop themselves; while this one is not started."""
+        """The scheduler behind it: for programs that have a loop themselves, and for `run`."""
         return self._inner
 
     @property
@@ -108,9 +108,17 @@ class Scheduler:
         with self:
             threading.Event().wait()
 
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the scheduler's loop and return what it does: for what stands on `inner`."""
+        return self._call(coroutine)
+
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._loop is None:
-            self.start()
+            try:
+                self.start()
+            except BaseException:
+                coroutine.close()  # it is not begun, and nobody will
+                raise
         assert self._loop is not None
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 

@@ -8,7 +8,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, Unpack, cast
 
@@ -158,6 +158,13 @@ class Verbs(ABC):
         for place, conflict in zip(wanted, conflicts, strict=True):
             answers[place] = conflict
         return cast("list[Conflict | TickwheelError]", answers)
+
+    def draft(
+        self, handler: str | Callable[..., Any] | None = None, args: Mapping[str, Any] | None = None, **wishes: Any
+    ) -> Task:
+        """Make a task as `add` would, with all its checks, and do not add it."""
+        now = self._now()
+        return self._draft({"handler": handler, "args": args, **wishes}, self._new_ids(now, 1), now)
 
     def _draft(self, wishes: Mapping[str, Any], new_ids: Iterator[str], now: int) -> Task:
         """Make a task of what a caller says."""

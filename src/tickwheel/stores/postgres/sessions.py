@@ -110,7 +110,7 @@ class Sessions:
         async def work(connection: Connection) -> list[Record]:
             return await connection.fetch(SQL[name], *values)
 
-        return await self._do(work)
+        return await self.do(work)
 
     async def transact(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do several statements in a transaction; they may be done more than once, if others are in the way."""
@@ -119,9 +119,10 @@ class Sessions:
             async with connection.transaction():
                 return await work(connection)
 
-        return await self._do(transaction)
+        return await self.do(transaction)
 
-    async def _do(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def do(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do something with a connection, and again if others were in the way: each statement is by itself."""
         self.check()
         with told(self.address):
             for _ in range(TRIES - 1):

@@ -13,36 +13,83 @@ from tickwheel.stores.sqlite.opening import unavailable
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.stores.sqlite.writes import Adds, Pen
 
-__all__ = ["Reader", "Writer"]
+__all__ = ["Reader", "Transactions", "Writer"]
 
 
-class Writer:
-    """Writes groups of calls, on a thread and a connection of its own."""
+class Transactions:
+    """Does groups of calls, each group in one transaction, on a thread and a connection of its own."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, partitions: int, now_ms: Callable[[], int]) -> None:
+    def __init__(self, path: Path, connection: apsw.Connection) -> None:
         self.commits = 0
         self._path = path
         self._connection = connection
-        self._everywhere = set(range(partitions))
-        self._now_ms = now_ms
-        self._seen = connection.pragma("data_version")
 
     def do(self, group: list[Call]) -> None:
         """Do calls in one transaction: each is kept or refused by itself, but none is answered before the commit."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            counted: Counter[int] = Counter()
-            for call in self._add_together(group, counted):
+            for call in self._together(group):
                 if not call.future.cancelled():
-                    counted.update(self._do_one(call))
-            self._connection.executemany(SQL["count"], [(tasks, status) for status, tasks in counted.items() if tasks])
+                    self._do_one(call)
+            self._settle()
             self._connection.execute("COMMIT")
             self.commits += 1
         except apsw.Error as error:
             self._give_up(group, error)
 
-    def _add_together(self, group: list[Call], counted: Counter[int]) -> list[Call]:
-        """Write what many callers add as if one did, if nothing of it is there already; return who is left."""
+    def _together(self, group: list[Call]) -> list[Call]:
+        """Do what can be done as if one had called; return who is left."""
+        return group
+
+    def _do_one(self, call: Call) -> None:
+        self._connection.execute("SAVEPOINT call")
+        try:
+            self._work(call)
+        except apsw.Error:  # the file's fault, and everybody's problem
+            raise
+        except Exception as error:  # noqa: BLE001 - its caller gets it, the others get their answers
+            call.error = error
+            self._connection.execute("ROLLBACK TO call")
+        self._connection.execute("RELEASE call")
+
+    def _work(self, call: Call) -> None:
+        """Do what a call is about."""
+        call.answer = call.work(self._connection)
+
+    def _settle(self) -> None:
+        """Write what all calls of the group have come to."""
+
+    def _give_up(self, group: list[Call], error: apsw.Error) -> None:
+        """Undo everything and say so; the connection is as good as before."""
+        if self._connection.in_transaction:
+            with suppress(apsw.Error):
+                self._connection.execute("ROLLBACK")
+        for call in group:
+            call.error = unavailable(self._path, error)
+            call.touched = set()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+class Writer(Transactions):
+    """Writes tasks, and counts them."""
+
+    def __init__(self, path: Path, connection: apsw.Connection, partitions: int, now_ms: Callable[[], int]) -> None:
+        super().__init__(path, connection)
+        self._everywhere = set(range(partitions))
+        self._now_ms = now_ms
+        self._counted: Counter[int] = Counter()
+        self._seen = connection.pragma("data_version")
+
+    def do(self, group: list[Call]) -> None:
+        """Do calls in one transaction, and count what they did when it is over."""
+        self._counted.clear()
+        super().do(group)
+
+    def _together(self, group: list[Call]) -> list[Call]:
+        """Write what many callers add as if one did, if nothing of it is there already."""
         adding = {call: call.work for call in group if isinstance(call.work, Adds) and not call.future.cancelled()}
         if len(adding) < 2:  # noqa: PLR2004 - company is two
             return group
@@ -56,32 +103,19 @@ class Writer:
         for call, adds in adding.items():
             call.answer = [Conflict(task, added=True) for task in adds.tasks]
             call.touched = {task.partition for task in adds.tasks}
-        counted.update(pen.counted)
+        self._counted.update(pen.counted)
         return [call for call in group if call not in adding]
 
-    def _do_one(self, call: Call) -> Counter[int]:
-        counted: Counter[int] = Counter()
-        self._connection.execute("SAVEPOINT call")
-        try:
-            pen = Pen(self._connection, self._now_ms())
-            call.answer = call.work(pen)
-            counted, call.touched = pen.counted, pen.touched
-        except apsw.Error:  # the file's fault, and everybody's problem
-            raise
-        except Exception as error:  # noqa: BLE001 - its caller gets it, the others get their answers
-            call.error = error
-            self._connection.execute("ROLLBACK TO call")
-        self._connection.execute("RELEASE call")
-        return counted
+    def _work(self, call: Call) -> None:
+        pen = Pen(self._connection, self._now_ms())
+        call.answer = call.work(pen)
+        self._counted.update(pen.counted)
+        call.touched = pen.touched
 
-    def _give_up(self, group: list[Call], error: apsw.Error) -> None:
-        """Undo everything and say so; the connection is as good as before."""
-        if self._connection.in_transaction:
-            with suppress(apsw.Error):
-                self._connection.execute("ROLLBACK")
-        for call in group:
-            call.error = unavailable(self._path, error)
-            call.touched = set()
+    def _settle(self) -> None:
+        self._connection.executemany(
+            SQL["count"], [(tasks, status) for status, tasks in self._counted.items() if tasks]
+        )
 
     def look(self) -> set[int]:
         """Return where others may have changed something since the last look: everywhere, or nowhere."""
@@ -91,10 +125,6 @@ class Writer:
             return set()
         before, self._seen = self._seen, seen
         return set() if seen == before else set(self._everywhere)
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._connection.close()
 
 
 class Reader:

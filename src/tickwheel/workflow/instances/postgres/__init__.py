@@ -1,0 +1,5 @@
+"""Process instances in PostgreSQL."""
+
+from tickwheel.workflow.instances.postgres.store import PostgresInstances
+
+__all__ = ["PostgresInstances"]
