@@ -8,13 +8,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.examples.commands import EXAMPLES, command, run
 from tickwheel import Scheduler
-from tickwheel.tasks import Status
+from tickwheel.tasks import Status, Task
+from tickwheel.testing.postgres import PostgresServer
 
 ON_SQLITE = EXAMPLES / "orders_sqlite.py"
+ON_POSTGRES = EXAMPLES / "orders_postgres.py"
+A_MOMENT = timedelta(seconds=10)  # between the order and its task
 
 # Dies when it turns to its database: to take the order, to read the outbox, or to empty it.
 DYING = """
@@ -38,6 +42,25 @@ shop = DyingShop(Path(folder), names["QUICKLY"])
 shop.left = int(point)
 shop.place(100 + int(point), "card")
 """
+
+# Dies when the order and its task are written, and before that is committed.
+DYING_ON_POSTGRES = """
+import os, runpy, signal, sys
+import psycopg
+
+class Connection(psycopg.Connection):
+    def commit(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+names = runpy.run_path(sys.argv[1])
+shop = names["Shop"](sys.argv[2], names["QUICKLY"])
+psycopg.connect = Connection.connect
+shop.place(101, "card")
+"""
+
+
+def patience(task: Task) -> timedelta:
+    return timedelta(milliseconds=task.run_at - task.created_at)
 
 
 def test_a_shop_that_is_killed_between_any_two_steps_forgets_no_order(tmp_path: Path) -> None:
@@ -69,11 +92,34 @@ def test_orders_have_half_an_hour_or_thirty_days(tmp_path: Path) -> None:
     shop.place(1, "card")
     shop.place(2, "invoice")
     try:
-        for order, patience in ((1, timedelta(minutes=30)), (2, timedelta(days=30))):
-            task = shop.scheduler.get(f"cancel/{order}")
-            assert task.run_at - task.created_at == pytest.approx(patience / timedelta(milliseconds=1), abs=10_000)
+        assert patience(shop.scheduler.get("cancel/1")) == pytest.approx(timedelta(minutes=30), abs=A_MOMENT)
+        assert patience(shop.scheduler.get("cancel/2")) == pytest.approx(timedelta(days=30), abs=A_MOMENT)
         assert shop.pay(1)
         assert shop.scheduler.get("cancel/1").status is Status.CANCELLED
         assert shop.cancel(1) == "order 1 is paid", "whoever comes too late looks first"
     finally:
         shop.scheduler.stop()
+
+
+def test_a_transaction_that_is_not_committed_leaves_no_order_and_no_task(postgres: PostgresServer) -> None:
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS shop")
+        connection.execute("CREATE DATABASE shop")
+    url = postgres.url.removesuffix("/postgres") + "/shop"
+    with Scheduler(url, run=False) as scheduler:
+        assert scheduler.counts() == dict.fromkeys(Status, 0)
+        died = subprocess.run(
+            **command("python", "-c", DYING_ON_POSTGRES, ON_POSTGRES, url),
+            check=False,
+            capture_output=True,
+            timeout=60,
+        )
+        assert died.returncode == -signal.SIGKILL, died.stderr
+        assert sum(scheduler.counts().values()) == 0
+
+        shop = runpy.run_path(str(ON_POSTGRES))["Shop"](url)
+        shop.place(102, "invoice")
+        assert shop.states() == {102: "unpaid"}
+        assert patience(scheduler.get("cancel/102")) == pytest.approx(timedelta(days=30), abs=A_MOMENT)
+        assert shop.cancel(102) == shop.cancel(102) == "order 102 is cancelled"
+        assert not shop.pay(102), "it is too late"
