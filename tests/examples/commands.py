@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["EXAMPLES", "REPOSITORY", "command", "run", "started"]
+__all__ = ["EXAMPLES", "PATIENCE_S", "REPOSITORY", "command", "run", "started"]
 
 REPOSITORY: Final = Path(__file__).parent.parent.parent
 EXAMPLES: Final = REPOSITORY / "examples"
