@@ -13,7 +13,7 @@ EXAMPLES: Final = REPOSITORY / "examples"
 PATIENCE_S: Final = 60.0  # for what takes a few seconds
 
 
-def command(*words: str | Path) -> dict[str, Any]:
+def command(*words: str | Path, **environment: str) -> dict[str, Any]:
     """Return how a command is started; its program is the one beside this interpreter."""
     beside = Path(sys.executable).parent
     paths = os.pathsep.join([str(beside), os.environ.get("PATH", os.defpath)])
@@ -21,18 +21,18 @@ def command(*words: str | Path) -> dict[str, Any]:
     return {
         "args": [str(beside / program), *arguments],
         "cwd": REPOSITORY,
-        "env": {**os.environ, "PATH": paths, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        "env": {**os.environ, "PATH": paths, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", **environment},
         "text": True,
     }
 
 
-def run(*words: str | Path) -> str:
+def run(*words: str | Path, **environment: str) -> str:
     """Run a command and return what it printed; it has to end well."""
-    done = subprocess.run(**command(*words), capture_output=True, check=False, timeout=PATIENCE_S)
+    done = subprocess.run(**command(*words, **environment), capture_output=True, check=False, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return str(done.stdout)
 
 
-def started(*words: str | Path) -> "subprocess.Popen[str]":
+def started(*words: str | Path, **environment: str) -> "subprocess.Popen[str]":
     """Start a command that goes on; whoever asked for it ends it."""
-    return subprocess.Popen(**command(*words), stdout=subprocess.PIPE)
+    return subprocess.Popen(**command(*words, **environment), stdout=subprocess.PIPE)
