@@ -2,9 +2,10 @@
 
     takeover   one of two nodes is killed (SIGKILL): until the last task it was running has begun again on the other
     drain      one of two nodes is told to end (SIGTERM), under load: until the other holds everything
-    fire       1, 2, 3 and 4 nodes: no-op tasks a second, loaded, claimed, run and finished; and the cores that took
+    fire       1, 2, 3 and 4 nodes: no-op tasks a second, loaded, claimed, run and finished, and what each took
 
-Nodes are processes with default settings, on a server that is started for it. The figures are medians.
+Nodes are processes with default settings, on a server that is started for it. The figures are medians; two nodes are
+held against one by the best sample of each.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -124,7 +125,7 @@ async def fire(nodes: Nodes, count: int, tasks: int) -> dict[str, float]:
     left_s = begun + LEAD_S - time.monotonic()
     assert left_s > 1.0, "there was not enough time to get ready"
     await asyncio.sleep(left_s)
-    busy_s, nodes_s = busy(), seconds_of(nodes, names)
+    before = spent(nodes, names)
 
     async def are_done() -> bool:
         await asyncio.sleep(0.02)  # who asks too often is in the way
@@ -132,25 +133,30 @@ async def fire(nodes: Nodes, count: int, tasks: int) -> dict[str, float]:
 
     await until(are_done, PATIENCE_S)
     took_s = time.monotonic() - begun - LEAD_S
+    node_s, store_s = (after - earlier for after, earlier in zip(spent(nodes, names), before, strict=True))
     return {
         f"fire_{count}_per_s": tasks / took_s,
-        f"fire_{count}_cores": (busy() - busy_s) / took_s,
-        f"fire_{count}_cores_of_nodes": (seconds_of(nodes, names) - nodes_s) / took_s,
+        f"fire_{count}_node_us": node_s / tasks * 1e6,
+        f"fire_{count}_store_us": store_s / tasks * 1e6,
+        f"fire_{count}_cores": (node_s + store_s) / took_s,
     }
 
 
-def busy() -> float:
-    """Return for how long the cores of this machine have been busy, in seconds."""
-    user, nice, system, _idle, _waiting, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
-    return (user + nice + system + sum(rest[:2])) / os.sysconf("SC_CLK_TCK")
-
-
-def seconds_of(nodes: Nodes, names: list[str]) -> float:
-    """Return how much of that were our nodes."""
-    fields = [Path(f"/proc/{nodes.processes[name].pid}/stat").read_text().rpartition(")")[2].split() for name in names]
-    return sum(int(user) + int(system) for *_, user, system in (each[:13] for each in fields)) / os.sysconf(
-        "SC_CLK_TCK"
-    )
+def spent(nodes: Nodes, names: list[str]) -> tuple[float, float]:
+    """Return the seconds of processor time that the nodes have taken, and all else that was started from here."""
+    parents, ticks = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            pid = int(path.parent.name)
+            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours and pid not in ours}:
+        ours |= more
+    of_nodes = {nodes.processes[name].pid for name in names}
+    a_second = os.sysconf("SC_CLK_TCK")
+    others = ours - of_nodes - {os.getpid()}
+    return sum(ticks[pid] for pid in of_nodes) / a_second, sum(ticks[pid] for pid in others) / a_second
 
 
 async def sample(store: str, play: Callable[[Nodes], Coroutine[None, None, dict[str, float]]]) -> dict[str, float]:
@@ -182,7 +188,8 @@ def judge(figures: Figures) -> list[Verdict[Target]]:
     """Hold the medians against what is promised."""
     medians = {name: median(values) for name, values in figures.items()}
     if "fire_2_per_s" in medians:
-        medians["two_nodes"] = medians["fire_2_per_s"] / medians["fire_1_per_s"]
+        # The best of each: what others do on the machine only takes away.
+        medians["two_nodes"] = max(figures["fire_2_per_s"]) / max(figures["fire_1_per_s"])
     return [Verdict(target, medians.get(target.figure)) for target in TARGETS]
 
 
