@@ -20,7 +20,7 @@ def test_figures_are_held_against_what_is_promised() -> None:
         "takeover_s": [3.0, 9.0, 3.1],
         "drain_s": [0.6],
         "fire_1_per_s": [10.0, 4.0],
-        "fire_2_per_s": [12.0, 1.0],
+        "fire_2_per_s": [12.0, 4.1],
     }
     assert [verdict.outcome for verdict in cluster.judge(figures)] == ["met", "missed", "met"]
     assert [verdict.outcome for verdict in cluster.judge({})] == ["not measured"] * 3

@@ -1,7 +1,6 @@
 """Nodes on one store, in virtual time: who has what, when it moves, and that nothing is run twice or not at all."""
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -12,7 +11,7 @@ from tests.scheduler.flaky import FlakyStore
 from tests.scheduler.worlds import World
 from tickwheel import aio
 from tickwheel.errors import StoreUnavailable
-from tickwheel.observe.metrics import Metrics
+from tickwheel.observe.picture import MOVES
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.scheduler.draft import partition_of
 from tickwheel.stores import Store
@@ -152,10 +151,11 @@ def test_what_a_dead_node_had_is_taken_over_when_its_lease_ends(cluster: Cluster
 
 
 def moves(scheduler: AsyncScheduler) -> dict[str, int]:
-    """Read how partitions came and went, as Prometheus does."""
-    told = re.findall(r'tickwheel_partition_moves_total{move="(\w+)"} ([\d.]+)', Metrics(scheduler).render().decode())
-    assert len(told) == 5
-    return {move: int(float(partitions)) for move, partitions in told if float(partitions)}
+    """Return how partitions came and went."""
+    picture = scheduler.picture()
+    assert picture is not None
+    assert set(picture.moves) <= set(MOVES)
+    return {move: partitions for move, partitions in picture.moves.items() if partitions}
 
 
 def test_how_partitions_move_is_counted(cluster: Cluster) -> None:
