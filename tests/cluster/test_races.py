@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from tests.cluster.checker import Target
-from tests.cluster.nodes import Nodes, now_ns, play, until
+from tests.cluster.nodes import WALL_AHEAD_NS, Nodes, now_ns, play, until
 from tests.cluster.places import Place
 from tests.cluster.stream import Stream
 from tickwheel.errors import DuplicateTask, TaskIsOver, TaskIsRunning
@@ -55,7 +55,7 @@ def test_a_cancel_or_a_move_wins_or_comes_too_late_but_never_both(place: Place, 
         await nodes.until_shares(32, 32)
         stream = Stream(nodes, Random(0))
         won: Counter[tuple[str, bool]] = Counter()
-        due_s = 1.5
+        due_s = 3.0  # long after all have been added
         added = await nodes.adder.add_many(
             {"handler": "work", "args": {"seconds": 0.01}, "delay": due_s, "id": f"task-{number}"}
             for number in range(TASKS)
@@ -79,7 +79,8 @@ def test_a_cancel_or_a_move_wins_or_comes_too_late_but_never_both(place: Place, 
 
         async def race(number: int) -> None:
             # From 200 ms before it is due, when nobody has claimed it, until 100 ms after, when somebody has.
-            await asyncio.sleep(due_s - 0.2 + 0.3 * number / TASKS)
+            left_s = (added[number].run_at * 1_000_000 - WALL_AHEAD_NS - now_ns()) / 1e9
+            await asyncio.sleep(left_s - 0.2 + 0.3 * number / TASKS)
             act = cancel if number % 2 else move
             won[act.__name__, await act(f"task-{number}")] += 1
 

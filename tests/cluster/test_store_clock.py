@@ -83,6 +83,5 @@ def test_nodes_whose_clocks_are_an_hour_off_run_everything_in_time(served_place:
                     await nodes.until_begun(name)
             verdict = await campaign.judge()
         assert verdict.good, str(verdict)
-        assert verdict.again == 0
 
     play(tmp_path, served_place.url, story)
