@@ -76,11 +76,11 @@ def moment_of(task: Task) -> int:
     return (task.finished_at or 0) if task.status in ENDED else task.run_at
 
 
-def due_of(run_at: bytes, task_id: bytes, part: int, header: bytes) -> Due:
+def due_of(run_at: int, task_id: str, part: int, header: bytes) -> Due:
     """Read what a wheel needs to know."""
     version, _, priority, _, rest = header.split(b" ", 4)
     handler: str = msgspec.json.decode(rest.rpartition(b" ")[0])
-    return Due(int(run_at), task_id.decode(), part, int(priority), int(version), queue_of(handler))
+    return Due(run_at, task_id, part, int(priority), int(version), queue_of(handler))
 
 
 def leases_of(leases: Iterable[Lease], partitions: int) -> list[Token]:
@@ -95,8 +95,8 @@ def rows_of(answer: Sequence[Any], width: int) -> list[Sequence[Any]]:
 
 
 def encode_run(run: Run | None) -> str:
-    """Write a run as JSON, or nothing."""
-    return "" if run is None else _encode(run).decode()
+    """Write a run: what it is found by, and itself as JSON; or nothing."""
+    return "" if run is None else f"{run.attempt} {run.finished_at} {_encode(run).decode()}"
 
 
 def run_of(body: bytes) -> Run:
