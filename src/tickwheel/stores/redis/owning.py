@@ -125,9 +125,9 @@ def _row(wanted: Finish, before: str, after: Task) -> tuple[Any, ...]:
         prefix_of(after),
         bounds.encode(after).decode(),
         NUMBERS[after.status],
-        moment_of(after),
-        0 if run is None else run.attempt,
-        0 if run is None else run.finished_at,
+        str(moment_of(after)),
+        "" if run is None else str(run.attempt),
+        "" if run is None else str(run.finished_at),
         encode_run(run),
     )
 

@@ -81,13 +81,13 @@ class Draft:
         old = NOTHING if entry is None else NUMBERS[entry.task.status]
         mark = "" if entry is None else entry.mark
         new = NUMBERS[task.status]
-        row = (task.id, header, mark, old, new, value, serial, moment_of(task))
+        row = (task.id, header, mark, old, new, value, str(serial), str(moment_of(task)))
         self.parts.setdefault(task.partition, ([], []))[0].append(row)
 
     def _remove(self, entry: Entry) -> None:
         task = entry.task
         old = NUMBERS[task.status]
-        row = (task.id, entry.header, entry.mark, old, NOTHING, "", 0, 0)
+        row = (task.id, entry.header, entry.mark, old, NOTHING, "", "0", "0")
         self.parts.setdefault(task.partition, ([], []))[0].append(row)
 
     def _note(self, home: int, note: tuple[Any, ...]) -> None:

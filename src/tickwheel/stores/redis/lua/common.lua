@@ -65,13 +65,9 @@ local function holds(lease)
   return there[1] and tonumber(there[1]) == lease[2] and there[2] == lease[3] and now < tonumber(there[3])
 end
 
--- Whether somebody else is about to write a task. Partitions in which nothing is held are remembered.
-local any_held = {}
+-- Whether somebody else is about to write a task.
 local function is_held(part, id, token)
-  if any_held[part] == nil then
-    any_held[part] = redis.call('EXISTS', key(part, 'held')) == 1
-  end
-  local hold = any_held[part] and redis.call('HGET', key(part, 'held'), id)
+  local hold = redis.call('HGET', key(part, 'held'), id)
   if not hold then
     return false
   end

@@ -1,6 +1,7 @@
 -- Put finished tasks back, those that are as they were claimed.
 -- message: {lease, finishes}, ...; a finish is {id, header before but for the serial, header after but for the serial,
---          body, status, moment, attempt of the run, when that was over, both and the run}; '' is no run
+--          body, status, moment, attempt of the run, when that was over, both and the run}; numbers but for the status
+--          are text, as that is what they are written as; '' is no run
 -- answer:  1 for each that was put back, 0 for each that was not
 local answer, count = {}, 0
 for _, group in ipairs(message) do

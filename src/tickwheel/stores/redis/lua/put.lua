@@ -2,8 +2,8 @@
 -- in each of them first, then written in each; until then nobody else can write or claim it.
 --
 -- message: how ('now', 'hold', 'write' or 'drop'), token, for how long it is held, {part, tasks, places}, ...
---          tasks {id, header, mark, old, new, value, serial, moment}; '' is nothing, '-' is nothing whose place is
---          looked at apart, and -1 the status of a task that is not there
+--          tasks {id, header, mark, old, new, value, serial, moment}, the last two as text; '' is nothing, '-' is
+--          nothing whose place is looked at apart, and -1 the status of a task that is not there
 --          places {id, where it is said to be, where it is to be said to be, whether it may be here}; '' is nowhere else
 -- answer:  the ids that are not as they were read, or are held
 local how, token, hold_ms, groups = unpack(message)
@@ -21,6 +21,7 @@ local function check(part, tasks, places, wrong)
   local values = batch('HMGET', key(part, 'tasks'), ids)
   local marks = redis.call('EXISTS', key(part, 'running')) == 1 and batch('HMGET', key(part, 'running'), ids) or {}
   local elsewhere = redis.call('EXISTS', key(part, 'where')) == 1
+  local any_held = redis.call('EXISTS', key(part, 'held')) == 1
   for number, task in ipairs(tasks) do
     local id, header, mark = task[1], task[2], task[3]
     local value, right = values[number], nil
@@ -31,7 +32,7 @@ local function check(part, tasks, places, wrong)
     else
       right = value and header_of(value) == header and (marks[number] or '') == mark
     end
-    if not right or is_held(part, id, token) then
+    if not right or (any_held and is_held(part, id, token)) then
       wrong[#wrong + 1] = id
     end
   end
