@@ -1,6 +1,7 @@
 """Tasks and leases as scripts take and give them: see lua/common.lua for what is kept where."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,7 @@ __all__ = [
     "prefix_of",
     "rows_of",
     "run_of",
+    "value_of",
 ]
 
 STATUSES: Final = list(Status)  # a status is kept as its place in here
@@ -67,8 +69,18 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 def prefix_of(task: Task) -> str:
     """Write a header but for its serial: what a script compares."""
-    handler = _encode(task.handler).decode()
-    return f"{task.version} {task.attempt} {task.priority} {task.created_at} {handler} "
+    return f"{task.version} {task.attempt} {task.priority} {task.created_at} {_quoted(task.handler)} "
+
+
+def value_of(task: Task, serial: int, body: bytes) -> str:
+    """Write a task as it is kept."""
+    return f"{prefix_of(task)}{serial}\n{body.decode()}"
+
+
+@lru_cache(maxsize=1024)
+def _quoted(handler: str) -> str:
+    """Write a handler so that it has no newline; there are few of them."""
+    return _encode(handler).decode()
 
 
 def moment_of(task: Task) -> int:

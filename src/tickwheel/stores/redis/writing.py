@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores import bounds
-from tickwheel.stores.redis.entries import NUMBERS, Entry, moment_of, prefix_of
+from tickwheel.stores.redis.entries import NUMBERS, Entry, moment_of, value_of
 from tickwheel.stores.redis.keys import META, home_of
 from tickwheel.stores.redis.reading import There
 from tickwheel.stores.redis.shards import Shards
@@ -77,7 +77,7 @@ class Draft:
         self._note(home_of(task_id, self.partitions), (task_id, str(part), "", False))
 
     def _put(self, task: Task, serial: int, body: bytes, header: str, entry: Entry | None = None) -> None:
-        value = f"{prefix_of(task)}{serial}\n{body.decode()}"
+        value = value_of(task, serial, body)
         old = NOTHING if entry is None else NUMBERS[entry.task.status]
         mark = "" if entry is None else entry.mark
         new = NUMBERS[task.status]

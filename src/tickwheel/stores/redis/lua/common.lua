@@ -22,14 +22,19 @@
 local name, given, message = ARGV[1], tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3])
 local MANY = 4000  -- arguments in one call: Lua has room for some 8,000
 
-local prefixes = {}
+local keys = {}
 local function key(part, what)
-  local prefix = prefixes[part]
-  if not prefix then
-    prefix = '{' .. name .. ':' .. part .. '}:'
-    prefixes[part] = prefix
+  local of_part = keys[part]
+  if not of_part then
+    of_part = {}
+    keys[part] = of_part
   end
-  return prefix .. what
+  local found = of_part[what]
+  if not found then
+    found = '{' .. name .. ':' .. part .. '}:' .. what
+    of_part[what] = found
+  end
+  return found
 end
 
 local function clock()
