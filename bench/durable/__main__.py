@@ -16,10 +16,11 @@ from types import FrameType
 
 from bench.durable.children import PackageMissing, SampleFailed, take_sample
 from bench.durable.report import Run, document, print_report
-from bench.durable.samples import GROUPS, SAMPLES, SAMPLES_ON, Sample
+from bench.durable.samples import GROUPS, Sample, samples_of
 from bench.durable.targets import TARGETS_OF
 from tickwheel.testing.etcd import EtcdCluster
 from tickwheel.testing.postgres import PostgresServer
+from tickwheel.testing.redis import RedisServer
 
 __all__ = ["Options", "main", "read_options"]
 
@@ -52,7 +53,10 @@ def read_options(arguments: Sequence[str]) -> Options:
     parser.add_argument("--repeats", type=_repeats, default=REPEATS, help=f"samples of each figure (default {REPEATS})")
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="default: bench/results")
     parser.add_argument(
-        "--store", choices=list(TARGETS_OF), default="sqlite", help="postgres, etcd: on servers that are started for it"
+        "--store",
+        choices=list(TARGETS_OF),
+        default="sqlite",
+        help="but for sqlite: on a server started for it",
     )
     given = parser.parse_args(arguments)
     return Options(given.quick, given.json, given.strict, given.only, given.repeats, given.out, given.store)
@@ -75,7 +79,7 @@ def _repeats(text: str) -> int:
 def measure(options: Options) -> Run:
     """Take all samples, in rounds, so that a noisy minute hits all alike."""
     run = Run(options.quick, options.store)
-    samples = [SAMPLES[name] for name in SAMPLES_ON[options.store] if SAMPLES[name].group in options.groups]
+    samples = [sample for sample in samples_of(options.store) if sample.group in options.groups]
     with ExitStack() as stack:
         filled = {}
         for sample in samples:
@@ -94,7 +98,7 @@ def measure(options: Options) -> Run:
 def _take(run: Run, sample: Sample, filled: Path | None, turn: int) -> None:
     os.sync()  # what the last one left to be written to the disk would be this one's burden
     try:
-        with tempfile.TemporaryDirectory(prefix="durable-") as fresh, _store(run.store) as url:
+        with tempfile.TemporaryDirectory(prefix="durable-") as fresh, _store(run.store, sample) as url:
             figures = take_sample(sample.name, filled or Path(fresh), sample.size(quick=run.quick), turn, url)
     except SampleFailed as error:
         run.gaps[sample.name] = str(error)
@@ -106,7 +110,7 @@ def _take(run: Run, sample: Sample, filled: Path | None, turn: int) -> None:
 
 
 @contextmanager
-def _store(store: str) -> Iterator[str]:
+def _store(store: str, sample: Sample) -> Iterator[str]:
     """Start a server where one is needed: what one sample left to be cleaned up shall not be the next one's burden."""
     if store == "sqlite":
         yield ""
@@ -114,6 +118,10 @@ def _store(store: str) -> Iterator[str]:
     if store == "etcd":
         with EtcdCluster.fresh() as cluster:
             yield cluster.url("bench", first=cluster.leader())  # a follower only passes on what it is asked
+        return
+    if store == "redis":
+        with RedisServer.fresh(appendfsync="always" if sample.flushed else "everysec") as redis:
+            yield redis.url
         return
     with PostgresServer.fresh() as server:
         yield server.url

@@ -17,6 +17,7 @@ __all__ = [
     "apscheduler_fire_async",
     "apscheduler_fire_threads",
     "apsw_add",
+    "arq_fire",
     "huey_add",
 ]
 
@@ -24,6 +25,7 @@ BATCH = 1_000  # rows in a transaction, as in an add_many
 FIRE_LEAD_S = 0.5  # from when all are added until they are due
 PATIENCE_S = 120.0
 TRIED = 10  # jobs that are added to see how long it takes
+ARQ_JOBS = 100  # at once: with more it is slower
 LOOK_S = 0.005  # between two looks whether all is over
 
 
@@ -195,3 +197,44 @@ def huey_add(setting: Setting) -> Figures:
     took_s = time.perf_counter() - began_s
     assert huey.pending_count() + huey.scheduled_count() == setting.n
     return {"per_s": setting.n / took_s}
+
+
+# -- arq
+
+
+async def arq_noop(_context: dict[Any, Any], order_id: int) -> None:
+    """Do nothing."""
+
+
+def arq_fire(setting: Setting) -> Figures:
+    """Run n jobs that are due at one moment, as many at once as it can take, and looking for them all the time."""
+    from arq import create_pool  # noqa: PLC0415
+    from arq.connections import RedisSettings  # noqa: PLC0415
+    from arq.worker import Worker, func  # noqa: PLC0415
+
+    noop_job: Any = arq_noop
+
+    async def sample() -> Figures:
+        settings = RedisSettings.from_dsn(setting.url)
+        pool = await create_pool(settings)
+        for n in range(setting.n):
+            await pool.enqueue_job("noop", n)
+        worker = Worker(
+            functions=[func(noop_job, name="noop")],
+            redis_settings=settings,
+            burst=True,
+            max_jobs=ARQ_JOBS,
+            queue_read_limit=ARQ_JOBS,
+            poll_delay=LOOK_S,
+            handle_signals=False,
+        )
+        began_s = time.perf_counter()
+        async with asyncio.timeout(PATIENCE_S):
+            await worker.main()
+        took_s = time.perf_counter() - began_s
+        assert worker.jobs_complete == setting.n
+        await worker.close()
+        await pool.close()
+        return {"per_s": setting.n / took_s}
+
+    return asyncio.run(sample())

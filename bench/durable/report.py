@@ -20,7 +20,12 @@ from bench.verdict import Verdict
 __all__ = ["Run", "document", "print_report"]
 
 NARROW = 110  # a pipe has no width; the tables need about this
-NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "etcd": "etcd"}
+NAMES = {
+    "sqlite": "SQLite",
+    "postgres": "PostgreSQL",
+    "etcd": "etcd",
+    "redis": "Redis, which writes to the disk each second, or before it answers (flushed)",
+}
 STYLES = {"met": "green", "missed": "bold red", "not measured": "dim"}
 UNITS = {
     "per_s": ("", "a second"),

@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.durable import ours, peers
 from bench.durable.setting import Figures, Setting
 
-__all__ = ["GROUPS", "SAMPLES", "SAMPLES_ON", "SAMPLE_S_MAX", "Sample"]
+__all__ = ["GROUPS", "SAMPLES", "SAMPLE_S_MAX", "Sample", "samples_of"]
 
 SAMPLE_S_MAX = 600  # several times what the longest takes, filling a file; then its process is ended
 
@@ -32,6 +32,9 @@ class Sample:
     n: int
     quick_n: int
     shared: bool = False  # whether all its samples use one file, filled with n tasks
+    only: str = ""  # the store that it is about, if there is one
+    but_for: str = ""  # a store that it is too much for
+    flushed: bool = False  # whether a Redis server has to write to the disk before it answers; otherwise each second
 
     def size(self, *, quick: bool) -> int:
         """Return how many tasks, or tasks a second, it is about."""
@@ -49,21 +52,38 @@ _ALL = (
     Sample("fire", "fire, tickwheel", ours.fire, 20_000, 5_000),
     Sample("fire", "fire, APScheduler 3 on the loop", peers.apscheduler_fire_async, 300, 100),
     Sample("fire", "fire, APScheduler 3 on threads", peers.apscheduler_fire_threads, 300, 100),
+    Sample("fire", "fire, arq", peers.arq_fire, 2_000, 500, only="redis"),
+    Sample("add_many", "add_many, flushed", ours.add_many, 20_000, 5_000, only="redis", flushed=True),
+    Sample("group_commit", "add, 1 caller, flushed", ours.add_alone, 500, 200, only="redis", flushed=True),
+    Sample(
+        "group_commit",
+        f"add, {ours.CALLERS} callers, flushed",
+        ours.add_together,
+        6_400,
+        1_280,
+        only="redis",
+        flushed=True,
+    ),
+    Sample("fire", "fire, flushed", ours.fire, 20_000, 5_000, only="redis", flushed=True),
     Sample("far", "far, none", ours.far, 0, 0, shared=True),
     Sample("far", "far, few", ours.far, 1_000, 1_000, shared=True),
     Sample("far", "far, many", ours.far, 1_000_000, 100_000, shared=True),
     Sample("lateness", "lateness, 1,000 a second", ours.lateness, 1_000, 1_000),
-    Sample("lateness", "lateness, 5,000 a second", ours.lateness, 5_000, 5_000),
+    Sample("lateness", "lateness, 5,000 a second", ours.lateness, 5_000, 5_000, but_for="etcd"),  # all that it can do
 )
 SAMPLES = {sample.name: sample for sample in _ALL}
-# What is taken on a store that is not a file: ours alone, and not among a million.
-_SHARED = tuple(sample.name for sample in _ALL if sample.take.__module__ == ours.__name__ and sample.group != "far")
-SAMPLES_ON = {
-    "sqlite": tuple(SAMPLES),
-    "postgres": _SHARED,
-    "etcd": tuple(name for name in _SHARED if name != "lateness, 5,000 a second"),  # which is all that it can do
-}
 GROUPS = tuple(dict.fromkeys(sample.group for sample in _ALL))
+
+
+def samples_of(store: str) -> list[Sample]:
+    """Return what is taken on a store: if it is not a file, ours, not among a million, and what is about it alone."""
+
+    def fits(sample: Sample) -> bool:
+        if sample.only or sample.but_for == store:
+            return sample.only == store
+        return store == "sqlite" or (sample.take.__module__ == ours.__name__ and not sample.shared)
+
+    return list(filter(fits, _ALL))
 
 
 def main(argument: str) -> None:

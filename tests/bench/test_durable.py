@@ -14,7 +14,7 @@ from bench.durable.__main__ import read_options
 from bench.durable.children import PackageMissing, SampleFailed, take_sample
 from bench.durable.ours import FAR_OPERATIONS
 from bench.durable.report import UNITS, Run
-from bench.durable.samples import GROUPS, SAMPLES
+from bench.durable.samples import GROUPS, SAMPLES, samples_of
 from bench.durable.targets import TARGETS, TARGETS_OF, Key, Target, judge
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def run_durable(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
 
 
-@pytest.mark.parametrize("name", [name for name, sample in SAMPLES.items() if sample.group != "far"])
+@pytest.mark.parametrize("name", [sample.name for sample in samples_of("sqlite") if sample.group != "far"])
 def test_every_sample_has_its_figures(name: str, tmp_path: Path) -> None:
     figures = take_sample(name, tmp_path, TINY[SAMPLES[name].group])
     if SAMPLES[name].group == "lateness":
@@ -56,7 +56,7 @@ def test_what_was_asked_for_is_measured_and_told_as_json(tmp_path: Path) -> None
     done = run_durable("--quick", "--repeats", 2, "--only", "group_commit", "--json", "--strict", "--out", tmp_path)
     result = json.loads(done.stdout)
     assert result == json.loads((tmp_path / "durable.json").read_text())
-    names = [name for name, sample in SAMPLES.items() if sample.group == "group_commit"]
+    names = [sample.name for sample in samples_of("sqlite") if sample.group == "group_commit"]
     assert [figure["sample"] for figure in result["figures"]] == names
     for figure in result["figures"]:
         assert len(figure["samples"]) == 2
@@ -80,10 +80,20 @@ def test_another_store_is_measured_by_our_samples_alone(tmp_path: Path, store: s
     assert f"durable tasks on {name}" in done.stdout
 
 
+def test_redis_is_measured_beside_arq_and_with_every_write_flushed(tmp_path: Path) -> None:
+    done = run_durable("--store", "redis", "--quick", "--repeats", 1, "--only", "add_many,fire", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "durable-redis.json").read_text())
+    names = {"add_many, tickwheel", "add_many, flushed", "fire, tickwheel", "fire, arq", "fire, flushed"}
+    assert {figure["sample"] for figure in result["figures"]} == names
+    assert result["gaps"] == []
+    assert "Redis, which writes to the disk each second" in done.stdout
+
+
 def test_tables_name_every_figure_and_target(tmp_path: Path) -> None:
     done = run_durable("--quick", "--repeats", 1, "--only", "add_many", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert all(name in done.stdout for name, sample in SAMPLES.items() if sample.group == "add_many")
+    assert all(sample.name in done.stdout for sample in samples_of("sqlite") if sample.group == "add_many")
     assert all(target.promise in done.stdout for target in TARGETS)
 
 
@@ -107,7 +117,7 @@ def test_package_that_is_missing_leaves_a_gap_and_the_rest_is_measured(
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert [gap["sample"] for gap in result["gaps"]] == ["add_many, huey"]
-    assert len(result["figures"]) == sum(sample.group == "add_many" for sample in SAMPLES.values()) - 1
+    assert len(result["figures"]) == sum(sample.group == "add_many" for sample in samples_of("sqlite")) - 1
 
 
 def test_sample_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,9 +145,9 @@ def test_what_a_dead_process_held_is_free_after_a_while(redis: Redis, monkeypatc
         for entry in there.entries.values():
             draft.change(replace(entry.task, version=1, run_at=1), there, entry.serial)
         held: dict[int, Any] = {}
-        for item in draft.tasks:
-            shard = store._shards.servers.shard_of(item[0])
-            held.setdefault(shard, ("hold", "token", 300, [], []))[3].append(item)
+        for part, (tasks, notes) in draft.parts.items():
+            shard = store._shards.servers.shard_of(part)
+            held.setdefault(shard, ("hold", "token", 300, []))[3].append((part, tasks, notes))
         assert not any((await store._shards.ask("put", held)).values())
         leases = await other.acquire(range(64), "here", 60_000)
         assert await other.claim(leases, ["a", "b"], 1000) == []

@@ -1,12 +1,15 @@
 """Adding tasks: one write for a group that is all new; one that is not is read, settled, and written as it was read."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from tickwheel.stores.grouping import Adder, Call, settle_group
+from tickwheel.stores.redis.entries import value_of
+from tickwheel.stores.redis.keys import home_of
 from tickwheel.stores.redis.reading import There, load
 from tickwheel.stores.redis.shards import Shards
 from tickwheel.stores.redis.writing import Draft, give_back, number, persist, put
-from tickwheel.tasks.record import Task
+from tickwheel.tasks.record import Status, Task
 
 __all__ = ["adder"]
 
@@ -16,6 +19,11 @@ def adder(shards: Shards, tell: Callable[[set[int]], None]) -> Adder:
 
     async def add_all(tasks: list[Task], bodies: list[bytes]) -> bool:
         serials = await number(shards, len(tasks))
+        if not shards.address.clustered and all(is_plain(task, shards.partitions) for task in tasks):
+            added: int = await shards.ask_one("add", 0, by_part(tasks, serials, bodies), lasting=True)
+            if not added:
+                await give_back(shards, serials)
+            return bool(added)
         draft = Draft(shards.partitions)
         for task, serial, body in zip(tasks, serials, bodies, strict=True):
             draft.add(task, serial, body)
@@ -25,6 +33,23 @@ def adder(shards: Shards, tell: Callable[[set[int]], None]) -> Adder:
         await persist(shards, lambda: settle_once(shards, group))
 
     return Adder(add_all, settle, tell)
+
+
+def is_plain(task: Task, partitions: int) -> bool:
+    """Tell whether a task is like most: pending, and where schedulers put it."""
+    return task.status is Status.PENDING and task.partition == home_of(task.id, partitions)
+
+
+def by_part(tasks: list[Task], serials: range, bodies: list[bytes]) -> list[tuple[Any, ...]]:
+    """Return new tasks as the commands that write them take them, for each partition."""
+    parts: dict[int, tuple[list[str], list[str], list[str], list[str]]] = {}
+    for task, serial, body in zip(tasks, serials, bodies, strict=True):
+        ids, values, arrivals, times = parts.setdefault(task.partition, ([], [], [], []))
+        ids.append(task.id)
+        values += (task.id, value_of(task, serial, body))
+        arrivals += (str(serial), task.id)
+        times += (str(task.run_at), task.id)
+    return [(part, *lists) for part, lists in parts.items()]
 
 
 async def settle_once(shards: Shards, group: list[Call]) -> bool | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from redis.asyncio.connection import Connection, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import ResponseError
+from redis.exceptions import ReadOnlyError, ResponseError
 
 from tickwheel.stores.redis.address import Address
 
@@ -80,10 +80,13 @@ class Connections:
             connection, since = await self._take(), self._forgotten
             try:
                 answers = await ask(connection, commands)
-            except BaseException:  # whatever was asked may be answered later, and then to somebody else
+            except BaseException as error:  # whatever was asked may be answered later, and then to somebody else
                 await connection.disconnect(nowait=True)
-                await self.forget()
+                if not isinstance(error, asyncio.CancelledError):
+                    await self.forget()
                 raise
+            if any(isinstance(answer, ReadOnlyError) for answer in answers):
+                await self.forget()  # it was the master, and is not any more
             if since == self._forgotten:
                 self._idle.append(connection)
             else:

@@ -1,6 +1,7 @@
 """Tasks and leases as scripts take and give them: see lua/common.lua for what is kept where."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,7 @@ __all__ = [
     "prefix_of",
     "rows_of",
     "run_of",
+    "value_of",
 ]
 
 STATUSES: Final = list(Status)  # a status is kept as its place in here
@@ -67,8 +69,18 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 def prefix_of(task: Task) -> str:
     """Write a header but for its serial: what a script compares."""
-    handler = _encode(task.handler).decode()
-    return f"{task.version} {task.attempt} {task.priority} {task.created_at} {handler} "
+    return f"{task.version} {task.attempt} {task.priority} {task.created_at} {_quoted(task.handler)} "
+
+
+def value_of(task: Task, serial: int, body: bytes) -> str:
+    """Write a task as it is kept."""
+    return f"{prefix_of(task)}{serial}\n{body.decode()}"
+
+
+@lru_cache(maxsize=1024)
+def _quoted(handler: str) -> str:
+    """Write a handler so that it has no newline; there are few of them."""
+    return _encode(handler).decode()
 
 
 def moment_of(task: Task) -> int:
@@ -76,11 +88,11 @@ def moment_of(task: Task) -> int:
     return (task.finished_at or 0) if task.status in ENDED else task.run_at
 
 
-def due_of(run_at: bytes, task_id: bytes, part: int, header: bytes) -> Due:
+def due_of(run_at: int, task_id: str, part: int, header: bytes) -> Due:
     """Read what a wheel needs to know."""
     version, _, priority, _, rest = header.split(b" ", 4)
     handler: str = msgspec.json.decode(rest.rpartition(b" ")[0])
-    return Due(int(run_at), task_id.decode(), part, int(priority), int(version), queue_of(handler))
+    return Due(run_at, task_id, part, int(priority), int(version), queue_of(handler))
 
 
 def leases_of(leases: Iterable[Lease], partitions: int) -> list[Token]:
@@ -95,8 +107,8 @@ def rows_of(answer: Sequence[Any], width: int) -> list[Sequence[Any]]:
 
 
 def encode_run(run: Run | None) -> str:
-    """Write a run as JSON, or nothing."""
-    return "" if run is None else _encode(run).decode()
+    """Write a run: what it is found by, and itself as JSON; or nothing."""
+    return "" if run is None else f"{run.attempt} {run.finished_at} {_encode(run).decode()}"
 
 
 def run_of(body: bytes) -> Run:

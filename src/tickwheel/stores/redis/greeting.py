@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 from redis.asyncio.connection import Connection
-from redis.exceptions import AskError, ReadOnlyError
+from redis.exceptions import AskError, ReadOnlyError, TryAgainError
 
 from tickwheel.errors import StoreError
 from tickwheel.stores.redis.address import Address
 from tickwheel.stores.redis.connections import ask, checked
-from tickwheel.stores.redis.keys import SERVERS_CLOCK, call, lead_key
+from tickwheel.stores.redis.keys import META, SERVERS_CLOCK, call
 from tickwheel.stores.redis.scripts import SCRIPTS
 
 __all__ = ["Greeter", "unsafe"]
@@ -49,33 +49,34 @@ class Greeter:
 
     async def _arrive(self, connection: Connection, info: dict[str, str]) -> None:
         world = info["run_id"]
-        name = self._address.name
         messages = [(parts[0], [parts, world, 0]) for parts in self.shards]
         if self.has_meta:
-            messages.append((-1, [[], world, SERIALS_LOST_MAX]))
+            messages.append((META, [[], world, SERIALS_LOST_MAX]))
         commands = [
-            call("arrive", name, lead_key(name, lead), SERVERS_CLOCK, msgspec.msgpack.encode(message))
+            call("arrive", self._address, lead, SERVERS_CLOCK, msgspec.msgpack.encode(message))
             for lead, message in messages
         ]
         ended, moved = 0, 0
         answers = await ask(connection, commands) if commands else []
-        # What moved to another server is looked at there.
-        for answer in checked([answer for answer in answers if not isinstance(answer, AskError)]):
+        # What moved to another server is looked at there, and what is being moved was looked at before.
+        for answer in checked([answer for answer in answers if not isinstance(answer, AskError | TryAgainError)]):
             ended, moved = ended + answer[0], max(moved, answer[1])
         if moved:
             self.failovers += 1
             log.warning(
                 "%s: %s; %d leases are ended, and everything is loaded anew. %s",
                 self._address.shown,
-                f"{connection.host}:{connection.port} {how_it_came(info)}",
+                f"{connection.host}:{connection.port} {how_it_came(self._address, info)}",
                 ended,
                 what_may_be_lost(self._address, info),
             )
 
 
-def how_it_came(info: dict[str, str]) -> str:
+def how_it_came(address: Address, info: dict[str, str]) -> str:
     """Say why a server is another one."""
-    return "is a replica that was promoted" if was_promoted(info) else "was started again"
+    if was_promoted(info):
+        return "is a replica that was promoted"
+    return "was started again, or slots were moved to it" if address.clustered else "was started again"
 
 
 def was_promoted(info: dict[str, str]) -> bool:

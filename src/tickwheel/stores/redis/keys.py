@@ -7,6 +7,7 @@
 from typing import Final
 from zlib import crc32
 
+from tickwheel.stores.redis.address import Address
 from tickwheel.stores.redis.connections import Command
 from tickwheel.stores.redis.scripts import SHAS
 
@@ -14,6 +15,11 @@ __all__ = ["META", "SERVERS_CLOCK", "call", "home_of", "lead_key"]
 
 META: Final = -1  # in place of a partition: what belongs to the store as a whole
 SERVERS_CLOCK: Final = -1  # in place of a time
+OF_THE_STORE: Final = ("meta", "serial", "nodes")
+OF_A_PARTITION: Final = (
+    *("lease", "tasks", "due", "running", "open", "paused", "completed", "failed", "cancelled"),
+    *("ended", "last", "ran", "where", "held"),
+)
 
 
 def lead_key(name: str, part: int) -> str:
@@ -21,9 +27,18 @@ def lead_key(name: str, part: int) -> str:
     return "{" + name + "}:meta" if part == META else "{" + f"{name}:{part}" + "}:lease"
 
 
-def call(script: str, name: str, key: str, now: int, message: bytes) -> Command:
-    """Return the command that runs a script."""
-    return ["EVALSHA", SHAS[script], 1, key, name, now, message]
+def call(script: str, address: Address, shard: int, now: int, message: bytes) -> Command:
+    """Return the command that runs a script.
+
+    A cluster is told all keys of the partition, so that it refuses a script before it has begun while they are being
+    moved; but for the runs of each task, which are nothing that others are derived from.
+    """
+    name = address.name
+    keys = [lead_key(name, shard)]
+    if address.clustered:
+        tag = lead_key(name, shard).rpartition(":")[0]
+        keys = [f"{tag}:{what}" for what in (OF_THE_STORE if shard == META else OF_A_PARTITION)]
+    return ["EVALSHA", SHAS[script], len(keys), *keys, name, now, message]
 
 
 def home_of(task_id: str, partitions: int) -> int:

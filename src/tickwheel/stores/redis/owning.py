@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from tickwheel.stores import bounds, steps
 from tickwheel.stores.contract import Finish, Lease
-from tickwheel.stores.redis.entries import NUMBERS, Entry, encode_run, leases_of, moment_of, prefix_of, rows_of
+from tickwheel.stores.redis.entries import NUMBERS, Entry, Token, encode_run, leases_of, moment_of, prefix_of, rows_of
 from tickwheel.stores.redis.keys import home_of
 from tickwheel.stores.redis.reading import in_shards, load, load_at
 from tickwheel.stores.redis.shards import Shards
@@ -125,9 +125,9 @@ def _row(wanted: Finish, before: str, after: Task) -> tuple[Any, ...]:
         prefix_of(after),
         bounds.encode(after).decode(),
         NUMBERS[after.status],
-        moment_of(after),
-        0 if run is None else run.attempt,
-        0 if run is None else run.finished_at,
+        str(moment_of(after)),
+        "" if run is None else str(run.attempt),
+        "" if run is None else str(run.finished_at),
         encode_run(run),
     )
 
@@ -149,20 +149,17 @@ async def _changed_since(shards: Shards, left: dict[int, Finish], now: int) -> d
 
 async def _finish(shards: Shards, finishes: Sequence[Finish], rows: dict[int, tuple[Any, ...]]) -> set[int]:
     """Put tasks back; return the numbers of those that were."""
-    asked: dict[int, tuple[dict[Any, int], list[tuple[Any, ...]], list[int]]] = {}
-    for number, row in rows.items():
+    by_lease: dict[Token, list[int]] = {}
+    for number in rows:
         lease = finishes[number].lease
-        if not 0 <= lease.partition < shards.partitions:
-            continue
-        tokens, items, numbers = asked.setdefault(shards.servers.shard_of(lease.partition), ({}, [], []))
-        place = tokens.setdefault((lease.partition, lease.epoch, lease.nonce), len(tokens) + 1)
-        items.append((place, *row))
-        numbers.append(number)
-    messages = {shard: (list(tokens), items) for shard, (tokens, items, _) in asked.items()}
-    answers = await shards.ask("finish", messages, lasting=True)
-    return {
-        number
-        for shard, (_, _, numbers) in asked.items()
-        for number, accepted in zip(numbers, answers[shard], strict=True)
-        if accepted
+        by_lease.setdefault((lease.partition, lease.epoch, lease.nonce), []).append(number)
+    asked = in_shards(shards, [token for token in by_lease if 0 <= token[0] < shards.partitions])
+    messages = {
+        shard: [(token, [rows[number] for number in by_lease[token]]) for token in tokens]
+        for shard, tokens in asked.items()
     }
+    done: set[int] = set()
+    for shard, answer in (await shards.ask("finish", messages, lasting=True)).items():
+        numbers = [number for token in asked[shard] for number in by_lease[token]]
+        done |= {number for number, accepted in zip(numbers, answer, strict=True) if accepted}
+    return done

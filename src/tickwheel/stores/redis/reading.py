@@ -1,6 +1,7 @@
 """Everything that is only read."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,8 @@ from tickwheel.tasks.record import Run, Status, Task
 __all__ = ["There", "counts", "due", "get", "history", "in_order", "in_shards", "leases", "load", "load_at", "orphans"]
 
 FIRST: Final = (-1, "")
+
+Row = tuple[int, bytes, int]  # when, id, partition
 
 
 class There(msgspec.Struct, frozen=True):
@@ -100,13 +103,33 @@ async def due(
     asked = in_shards(shards, tokens)
     moment, last_id = after or FIRST
 
-    async def fetch(each: int) -> list[Due]:
+    async def fetch(each: int) -> list[Row]:
         messages = {shard: (there, until, moment, last_id, each) for shard, there in asked.items()}
         answers = await shards.ask("due", messages)
-        found = [due_of(*row) for answer in answers.values() for row in rows_of(answer, 4)]
-        return sorted(found, key=lambda row: (row.run_at, row.id))
+        found = (rows_of(answer, 3) for answer in answers.values())
+        return sorted((int(run_at), task_id, part) for rows in found for run_at, task_id, part in rows)
 
-    return await by_turns(fetch, lambda row: row.partition, len(tokens), limit) if tokens else []
+    if not tokens:
+        return []
+    rows: list[Row] = await by_turns(fetch, itemgetter(2), len(tokens), limit)
+    return await _with_heads(shards, rows)
+
+
+async def _with_heads(shards: Shards, rows: Sequence[Row]) -> list[Due]:
+    """Read what else a wheel needs to know; what is gone meanwhile is left out."""
+    by_part: dict[int, list[bytes]] = {}
+    for _, task_id, part in rows:
+        by_part.setdefault(part, []).append(task_id)
+    asked = {
+        shard: [(part, [each.decode() for each in by_part[part]]) for part in there]
+        for shard, there in shards.gathered(by_part).items()
+    }
+    headers: dict[tuple[int, str], bytes | None] = {}
+    for shard, answer in (await shards.ask("heads", asked)).items():
+        places = ((part, each) for part, ids in asked[shard] for each in ids)
+        headers |= dict(zip(places, answer, strict=True))
+    known = ((run_at, task_id.decode(), part) for run_at, task_id, part in rows)
+    return [due_of(*row, header) for row in known if (header := headers[row[2], row[1]]) is not None]
 
 
 def in_shards(shards: Shards, tokens: Iterable[Token]) -> dict[int, list[Token]]:

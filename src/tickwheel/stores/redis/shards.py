@@ -18,7 +18,7 @@ from tickwheel.stores.redis.address import Address
 from tickwheel.stores.redis.connections import Command, Connections, Place
 from tickwheel.stores.redis.failures import told
 from tickwheel.stores.redis.greeting import Greeter
-from tickwheel.stores.redis.keys import SERVERS_CLOCK, call, lead_key
+from tickwheel.stores.redis.keys import SERVERS_CLOCK, call
 from tickwheel.stores.redis.scripts import SCRIPTS
 from tickwheel.stores.redis.sentinels import locating
 
@@ -123,10 +123,8 @@ class Shards:
         """Run a script in some shards; what is `lasting` is with the replicas when this returns."""
         self.check()
         now = SERVERS_CLOCK if self._now_ms is None else self._now_ms()
-        name = self.address.name
         commands: dict[int, list[Command]] = {
-            shard: [call(script, name, lead_key(name, shard), now, _encode(message))]
-            for shard, message in messages.items()
+            shard: [call(script, self.address, shard, now, _encode(message))] for shard, message in messages.items()
         }
         if not commands:
             return {}

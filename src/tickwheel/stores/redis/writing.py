@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores import bounds
-from tickwheel.stores.redis.entries import NUMBERS, Entry, moment_of, prefix_of
+from tickwheel.stores.redis.entries import NUMBERS, Entry, moment_of, value_of
 from tickwheel.stores.redis.keys import META, home_of
 from tickwheel.stores.redis.reading import There
 from tickwheel.stores.redis.shards import Shards
@@ -42,15 +42,14 @@ class Draft:
 
     def __init__(self, partitions: int) -> None:
         self.partitions = partitions
-        self.tasks: list[tuple[Any, ...]] = []
-        self.notes: list[tuple[Any, ...]] = []
+        self.parts: dict[int, tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {}
 
     def add(self, task: Task, serial: int, body: bytes) -> None:
         """Add a task that is nowhere yet."""
         home = home_of(task.id, self.partitions)
         self._put(task, serial, body, ABSENT)
         if home != task.partition:
-            self.notes.append((home, task.id, "", str(task.partition), False))
+            self._note(home, (task.id, "", str(task.partition), False))
 
     def change(self, task: Task, there: There, serial: int) -> None:
         """Put a task in the place of what was read, if anything was."""
@@ -64,46 +63,50 @@ class Draft:
             self._remove(entry)
         self._put(task, serial, body, ABSENT_HERE)
         here = entry is not None and entry.task.partition == home
-        self.notes.append((home, task.id, _note(said, home), _note(task.partition, home), here))
+        self._note(home, (task.id, _said(said, home), _said(task.partition, home), here))
 
     def remove(self, entry: Entry) -> None:
         """Delete a task that was read."""
         self._remove(entry)
         home, part = home_of(entry.task.id, self.partitions), entry.task.partition
         if home != part:
-            self.notes.append((home, entry.task.id, str(part), "", False))
+            self._note(home, (entry.task.id, str(part), "", False))
 
     def forget(self, task_id: str, part: int) -> None:
         """Take back the note of a task that is gone."""
-        self.notes.append((home_of(task_id, self.partitions), task_id, str(part), "", False))
+        self._note(home_of(task_id, self.partitions), (task_id, str(part), "", False))
 
     def _put(self, task: Task, serial: int, body: bytes, header: str, entry: Entry | None = None) -> None:
-        value = f"{prefix_of(task)}{serial}\n{body.decode()}"
+        value = value_of(task, serial, body)
         old = NOTHING if entry is None else NUMBERS[entry.task.status]
         mark = "" if entry is None else entry.mark
         new = NUMBERS[task.status]
-        self.tasks.append((task.partition, task.id, header, mark, old, new, value, serial, moment_of(task)))
+        row = (task.id, header, mark, old, new, value, str(serial), str(moment_of(task)))
+        self.parts.setdefault(task.partition, ([], []))[0].append(row)
 
     def _remove(self, entry: Entry) -> None:
         task = entry.task
         old = NUMBERS[task.status]
-        self.tasks.append((task.partition, task.id, entry.header, entry.mark, old, NOTHING, "", 0, 0))
+        row = (task.id, entry.header, entry.mark, old, NOTHING, "", "0", "0")
+        self.parts.setdefault(task.partition, ([], []))[0].append(row)
+
+    def _note(self, home: int, note: tuple[Any, ...]) -> None:
+        self.parts.setdefault(home, ([], []))[1].append(note)
 
 
-def _note(part: int, home: int) -> str:
+def _said(part: int, home: int) -> str:
     return "" if part == home else str(part)
 
 
 async def put(shards: Shards, draft: Draft) -> bool:
     """Write it, or nothing of it if anything is not as it was read."""
-    by_shard: dict[int, tuple[list[Any], list[Any]]] = {}
-    for number, items in enumerate((draft.tasks, draft.notes)):
-        for item in items:
-            by_shard.setdefault(shards.servers.shard_of(item[0]), ([], []))[number].append(item)
+    by_shard = shards.gathered(draft.parts)
     token = secrets.token_hex(8)
 
     async def each(how: str, among: Iterable[int]) -> dict[int, Any]:
-        messages = {shard: (how, token, HOLD_MS, *by_shard[shard]) for shard in among}
+        messages = {
+            shard: (how, token, HOLD_MS, [(part, *draft.parts[part]) for part in by_shard[shard]]) for shard in among
+        }
         return await shards.ask("put", messages, lasting=how in ("now", "write"))
 
     if len(by_shard) <= 1:
@@ -111,7 +114,7 @@ async def put(shards: Shards, draft: Draft) -> bool:
     wrong = await each("hold", by_shard)
     if any(wrong.values()):
         await each("drop", [shard for shard, ids in wrong.items() if not ids])
-        shards.dropped({item[0] for item in draft.tasks})
+        shards.dropped(set(draft.parts))
         return False
     if any((await each("write", by_shard)).values()):
         raise StoreUnavailable(f"{shards.address.shown}: it took too long to write; some of it may be written")

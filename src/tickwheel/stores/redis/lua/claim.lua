@@ -13,12 +13,13 @@ local answer = {}
 for _, each in ipairs(asked) do
   local part, ids = each[1], each[2]
   if epochs[part] then
+    local any_held = redis.call('EXISTS', key(part, 'held')) == 1
     local times = batch('ZMSCORE', key(part, 'due'), ids)
     local mark = string.format('%.0f %.0f', epochs[part], last)
     local claimed, marks = {}, {}
     for number, id in ipairs(ids) do
       local free = times[number] and tonumber(times[number]) <= last
-      if free and not is_held(part, id, '') then
+      if free and not (any_held and is_held(part, id, '')) then
         claimed[#claimed + 1] = id
         marks[#marks + 1] = id
         marks[#marks + 1] = mark

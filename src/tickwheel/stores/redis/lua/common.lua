@@ -9,8 +9,10 @@
 --     open        ZSET    pending and running ids by the order of arrival; and those that are
 --     paused, completed, failed, cancelled    likewise
 --     ended       ZSET    ids that are over, by when
---     runs:ID     ZSET    the runs of a task as JSON, by attempt
---     ran         ZSET    id, NUL, attempt by when that run was over
+--     last        HASH    id -> its last run: attempt, when it was over, the run as JSON, with spaces between them
+--     runs:ID     LIST    the runs before that one, latest last; most tasks have none
+--     ran         ZSET    id, NUL, attempt by when that run was over; but for the last run of a task that is over as
+--                         long as its run: it goes with its task
 --     where       HASH    id -> the partition it is in: ids that belong here by their hash, but are elsewhere
 --     held        HASH    id -> token, a space, until when: what somebody is about to write in several partitions
 --
@@ -20,8 +22,19 @@
 local name, given, message = ARGV[1], tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3])
 local MANY = 4000  -- arguments in one call: Lua has room for some 8,000
 
+local keys = {}
 local function key(part, what)
-  return '{' .. name .. ':' .. part .. '}:' .. what
+  local of_part = keys[part]
+  if not of_part then
+    of_part = {}
+    keys[part] = of_part
+  end
+  local found = of_part[what]
+  if not found then
+    found = '{' .. name .. ':' .. part .. '}:' .. what
+    of_part[what] = found
+  end
+  return found
 end
 
 local function clock()
@@ -37,7 +50,7 @@ local now = clock()
 -- Call a command with any number of arguments after the first, and join the answers if they are lists.
 local function batch(command, first, rest)
   if #rest <= MANY then
-    return redis.call(command, first, unpack(rest))
+    return #rest > 0 and redis.call(command, first, unpack(rest)) or {}
   end
   local all = {}
   for from = 1, #rest, MANY do
@@ -57,13 +70,9 @@ local function holds(lease)
   return there[1] and tonumber(there[1]) == lease[2] and there[2] == lease[3] and now < tonumber(there[3])
 end
 
--- Whether somebody else is about to write a task. Partitions in which nothing is held are remembered.
-local any_held = {}
+-- Whether somebody else is about to write a task.
 local function is_held(part, id, token)
-  if any_held[part] == nil then
-    any_held[part] = redis.call('EXISTS', key(part, 'held')) == 1
-  end
-  local hold = any_held[part] and redis.call('HGET', key(part, 'held'), id)
+  local hold = redis.call('HGET', key(part, 'held'), id)
   if not hold then
     return false
   end
@@ -75,6 +84,33 @@ local function is_held(part, id, token)
   return by ~= token
 end
 
+-- What is to be written is gathered, and written with few commands: in a script a command costs more than a member.
+-- Nothing of what is gathered is read again in the same script.
+local gathered = {}
+local function later(command, where, first, second)
+  local commands = gathered[command]
+  if not commands then
+    commands = {}
+    gathered[command] = commands
+  end
+  local list = commands[where]
+  if not list then
+    list = {n = 0}  -- to count is faster than to ask for the length
+    commands[where] = list
+  end
+  list[list.n + 1] = first
+  list[list.n + 2] = second
+  list.n = list.n + (second and 2 or 1)
+end
+
+local function write_all()
+  for command, lists in pairs(gathered) do
+    for where, list in pairs(lists) do
+      batch(command, where, list)
+    end
+  end
+end
+
 local SHELVES = {[0] = 'open', 'paused', 'open', 'completed', 'failed', 'cancelled'}  -- by the number of a status
 local PENDING, RUNNING, OVER = 0, 2, 3
 
@@ -82,24 +118,24 @@ local PENDING, RUNNING, OVER = 0, 2, 3
 local function shelve(part, id, old, new, serial, moment)
   local before, after = SHELVES[old], SHELVES[new]
   if old == PENDING and new ~= PENDING then
-    redis.call('ZREM', key(part, 'due'), id)
+    later('ZREM', key(part, 'due'), id)
   elseif old == RUNNING and new ~= RUNNING then
-    redis.call('HDEL', key(part, 'running'), id)
+    later('HDEL', key(part, 'running'), id)
   elseif old >= OVER and new < OVER then
-    redis.call('ZREM', key(part, 'ended'), id)
+    later('ZREM', key(part, 'ended'), id)
   end
   if before ~= after then
     if before then
-      redis.call('ZREM', key(part, before), id)
+      later('ZREM', key(part, before), id)
     end
     if after then
-      redis.call('ZADD', key(part, after), serial, id)
+      later('ZADD', key(part, after), serial, id)
     end
   end
   if new == PENDING then
-    redis.call('ZADD', key(part, 'due'), moment, id)
+    later('ZADD', key(part, 'due'), moment, id)
   elseif new >= OVER then
-    redis.call('ZADD', key(part, 'ended'), moment, id)
+    later('ZADD', key(part, 'ended'), moment, id)
   end
 end
 
