@@ -1,7 +1,7 @@
 r"""Where everything is kept: the names of all keys, below a prefix of the store's own.
 
     v                               the version of this layout, and how many partitions there are
-    c                               the number of the last task that arrived
+    c                               the last number that was given to a task, or about that
     t/tea                           a task
     n/0999999999999999983           its place among all of them, the newest first: this one is the 17th
     d/0004/0001767225600000/tea     its place in the queue of its partition, while it is pending
