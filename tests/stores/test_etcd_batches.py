@@ -172,6 +172,25 @@ def test_two_stores_never_add_one_id_twice(prefix: Prefix) -> None:
     play(prefix, story)
 
 
+def test_what_several_add_at_once_arrives_in_the_order_of_each(prefix: Prefix) -> None:
+    async def story(store: EtcdStore) -> None:
+        stores = [store, *[await EtcdStore.open(prefix.url()) for _ in range(3)]]
+
+        async def add(each: EtcdStore, name: str) -> None:
+            for number in range(50):
+                await each.add([task(f"{name}{number:02}")])
+
+        await asyncio.gather(*(add(each, name) for each, name in zip(stores, "abcd", strict=True)))
+        listed = ids((await store.query(Filter(order="oldest"), None, 1000)).tasks)
+        assert len(listed) == 200
+        for name in "abcd":
+            assert [each for each in listed if each[0] == name] == [f"{name}{number:02}" for number in range(50)]
+        for each in stores[1:]:
+            await each.close()
+
+    play(prefix, story)
+
+
 def test_tasks_that_all_change_at_once_are_each_changed_by_one_after_the_other(prefix: Prefix) -> None:
     async def story(store: EtcdStore) -> None:
         others = [await EtcdStore.open(prefix.url()) for _ in range(3)]

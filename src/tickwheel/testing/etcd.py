@@ -20,9 +20,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-import grpc
-from aetcd import rpc
-
 __all__ = ["EtcdCluster"]
 
 MEMBERS: Final = 3
@@ -81,7 +78,7 @@ class EtcdCluster:
                 )
         end = time.monotonic() + PATIENCE_S
         for number in started:
-            while not self._status(number).leader:
+            while not self._seen_by(number)[0]:
                 if self._processes[number].poll() is not None or time.monotonic() > end:
                     raise RuntimeError(f"etcd does not start: {self._log(number).read_text()[-2000:]}")
                 time.sleep(0.02)
@@ -106,8 +103,8 @@ class EtcdCluster:
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             for number in self._processes:
-                status = self._status(number)
-                if status.leader and status.leader == status.header.member_id:
+                leader, itself = self._seen_by(number)
+                if leader and leader == itself:
                     return number
             time.sleep(0.02)
         raise RuntimeError("the members do not agree on a leader")
@@ -137,20 +134,23 @@ class EtcdCluster:
         unsafe = [] if self.fsync else ["--unsafe-no-fsync"]
         return [program(), *(f"--{name}={value}" for name, value in options.items()), *unsafe]
 
-    def _channel(self, number: int) -> Any:
+    def _seen_by(self, number: int) -> tuple[int, int]:
+        """Return whom a member takes for the leader, and who it is itself; one that does not answer knows of none."""
+        import grpc  # noqa: PLC0415 - where no cluster is started, the driver need not be installed
+        from aetcd import rpc  # noqa: PLC0415
+
         endpoint = f"127.0.0.1:{self.ports[number][0]}"
         if self.tls is None:
-            return grpc.insecure_channel(endpoint)
-        shown = [(self.tls / name).read_bytes() for name in ("ca.pem", "client.key", "client.pem")]
-        return grpc.secure_channel(endpoint, grpc.ssl_channel_credentials(*shown))
-
-    def _status(self, number: int) -> Any:
-        """Ask a member how it is; one that does not answer knows of no leader."""
-        with self._channel(number) as channel:
+            connected = grpc.insecure_channel(endpoint)
+        else:
+            shown = [(self.tls / name).read_bytes() for name in ("ca.pem", "client.key", "client.pem")]
+            connected = grpc.secure_channel(endpoint, grpc.ssl_channel_credentials(*shown))
+        with connected as channel:
             try:
-                return rpc.MaintenanceStub(channel).Status(rpc.StatusRequest(), timeout=ANSWER_S)
+                status = rpc.MaintenanceStub(channel).Status(rpc.StatusRequest(), timeout=ANSWER_S)
             except grpc.RpcError:
-                return rpc.StatusResponse()
+                return 0, 0
+        return status.leader, status.header.member_id
 
 
 def quiet_ports(many: int) -> list[int]:

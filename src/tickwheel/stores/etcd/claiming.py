@@ -8,6 +8,7 @@ What this process has claimed it remembers, so that a finish need not read it ag
 """
 
 import asyncio
+import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -16,16 +17,18 @@ import msgspec
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores import steps
 from tickwheel.stores.contract import Finish, Lease
+from tickwheel.stores.etcd.groups import Groups
 from tickwheel.stores.etcd.members import abreast
 from tickwheel.stores.etcd.owning import held, token_of
-from tickwheel.stores.etcd.records import Kept, Write
-from tickwheel.stores.etcd.requests import BYTES_MAX, COMPARED_MAX, Operation, holds, transaction
+from tickwheel.stores.etcd.records import Kept, Write, claims
+from tickwheel.stores.etcd.requests import BYTES_MAX, COMPARED_MAX, Operation, delete, holds, put, transaction
 from tickwheel.stores.etcd.tenure import Tenure
 from tickwheel.stores.etcd.writing import Ground
 from tickwheel.tasks.record import Status, Task
 
 __all__ = ["Claims"]
 
+FORGOTTEN_MAX: Final = 32  # groups that are deleted with other writes
 TRIES: Final = 20  # while others change the same tasks: each time, somebody has got ahead
 REMEMBERED_MAX: Final = 20_000  # tasks; what is claimed beyond them is read again when it is finished
 
@@ -38,6 +41,7 @@ class Fenced(msgspec.Struct, frozen=True):
     write: Write
     given: list[Operation]
     size: int
+    new: bool  # a claim, and not a finish
 
 
 class Claims:
@@ -47,6 +51,7 @@ class Claims:
         self._ground = ground
         self._tenure = tenure
         self._claimed: dict[str, Kept] = {}
+        self._groups = Groups()
         self._claiming = asyncio.Lock()  # who asks first, claims first
 
     async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
@@ -94,6 +99,7 @@ class Claims:
             done, again = await self._write(wanted)
             for kept in done:
                 answers[numbers[kept.task.id]] = True
+                self._groups.end(kept.task.id)
             if not again:
                 return answers
             left = {task_id: left[task_id] for task_id in again}
@@ -116,17 +122,17 @@ class Claims:
         return None
 
     def _fenced(self, lease: Lease, kept: Kept, after: Task, finish: Finish | None = None) -> Fenced:
-        claims = after.status is Status.RUNNING
+        new = finish is None
         write = Write(
             before=kept,
             after=after,
             number=kept.number,
-            epoch=lease.epoch if claims else kept.epoch,
+            epoch=lease.epoch if new else kept.epoch,
             run=None if finish is None else finish.run,
         )
         given = write.operations(self._ground.keys)
         size = sum(operation.ByteSize() for operation in given)
-        return Fenced(token_of(lease), lease.partition, write, given, size)
+        return Fenced(token_of(lease), lease.partition, write, given, size, new)
 
     async def _write(self, wanted: Sequence[Fenced]) -> tuple[list[Kept], list[str]]:
         """Write what can be written; return how it is now, and the ids of what somebody was in the way of."""
@@ -156,12 +162,34 @@ class Claims:
             *(each.write.comparison(keys) for each in part),
         ]
         given = [operation for each in part for operation in each.given]
-        answer = await self._ground.members.write(transaction(compared, given))
-        return int(answer.header.revision) if answer.succeeded else 0
+        groups = self._grouped(part)
+        over = self._groups.take(FORGOTTEN_MAX)
+        given += [put(key, claims(kept)) for key, kept in groups.items()]
+        given += [delete(key) for key in over]
+        revision = 0
+        try:
+            answer = await self._ground.members.write(transaction(compared, given))
+            revision = int(answer.header.revision) if answer.succeeded else 0
+        finally:
+            if not revision:
+                self._groups.put_back(over)
+        for key, kept in groups.items() if revision else ():
+            self._groups.begin(key, [each.task.id for each in kept])
+        return revision
+
+    def _grouped(self, part: Sequence[Fenced]) -> dict[bytes, list[Kept]]:
+        """Return what is claimed of each partition, and where that is to be written."""
+        claimed: dict[tuple[int, int], list[Kept]] = {}
+        for each in part:
+            if each.new and each.write.before is not None:
+                claimed.setdefault((each.partition, each.write.epoch), []).append(each.write.before)
+        return {self._ground.keys.claimed(*which, secrets.token_hex(4)): kept for which, kept in claimed.items()}
 
     def _remember(self, kept: Kept) -> None:
         while len(self._claimed) >= REMEMBERED_MAX:
-            del self._claimed[next(iter(self._claimed))]
+            oldest = next(iter(self._claimed))
+            del self._claimed[oldest]
+            self._groups.forget(oldest)
         self._claimed[kept.task.id] = kept
 
     def _beaten(self) -> StoreUnavailable:

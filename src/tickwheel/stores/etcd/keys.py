@@ -1,10 +1,12 @@
 r"""Where everything is kept: the names of all keys, below a prefix of the store's own.
 
     v                               the version of this layout, and how many partitions there are
-    c                               the number of the last task that arrived
+    c                               the last number that was given to a task, or about that
     t/tea                           a task
-    s/0/0999999999999999983         its place among those of its status, the newest first: this one is the 17th
+    n/0999999999999999983           its place among all of them, the newest first: this one is the 17th
     d/0004/0001767225600000/tea     its place in the queue of its partition, while it is pending
+    s/3/0999999999999999983         its place among those of its status, while it is paused or over
+    r/0004/0000000003/5e0f6b1c      tasks that were claimed together, under the third epoch of a partition
     h/tea\0 9999999998/0001767...   a run of it, the latest first, and when it was over
     o/0004                          who owns a partition: gone when the lease is
     e/0004, k/0004                  its epoch and its checkpoint, which stay
@@ -18,7 +20,7 @@ Numbers are as long as they can get, so that keys are in the order of what they 
 >>> keys = Keys(b"shop/")
 >>> keys.due(4, 1767225600000, "tea")
 b'shop/d/0004/0001767225600000/tea'
->>> keys.number_of(keys.place(Status.PENDING, 17))
+>>> keys.number_of(keys.arrival(17))
 17
 >>> after(b"a/")
 b'a0'
@@ -28,10 +30,9 @@ from typing import Final
 
 from tickwheel.tasks.record import Status, Task
 
-__all__ = ["STATUSES", "Keys", "after", "spelled"]
+__all__ = ["Keys", "after", "spelled"]
 
-STATUSES: Final = list(Status)  # a status is written as its place in here
-NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
+NUMBERS: Final = {status: number for number, status in enumerate(Status)}  # what a status is written as
 LAST_NUMBER: Final = 10**18  # of a task that arrived; what counts down from it has 19 digits
 LAST_ATTEMPT: Final = 10**10
 DIGITS_OF_TIME: Final = 16  # 2**53 - 1 has as many
@@ -57,7 +58,9 @@ class Keys:
         self.news = prefix + b"w"
         self.batch = prefix + b"x"
         self.tasks = prefix + b"t/"
+        self.arrivals = prefix + b"n/"
         self.places = prefix + b"s/"
+        self.claims = prefix + b"r/"
         self.queues = prefix + b"d/"
         self.runs = prefix + b"h/"
         self.owners = prefix + b"o/"
@@ -72,6 +75,10 @@ class Keys:
         """Return the key of a task."""
         return self.tasks + spelled(task_id)
 
+    def arrival(self, number: int) -> bytes:
+        """Return the place of a task among all of them."""
+        return b"%s%019d" % (self.arrivals, LAST_NUMBER - number)
+
     def listed(self, status: Status) -> bytes:
         """Return what the places of all tasks of a status begin with."""
         return self._list_of[status]
@@ -83,6 +90,10 @@ class Keys:
     def number_of(self, place: bytes) -> int:
         """Read the number of a task from its place."""
         return LAST_NUMBER - int(place[-19:])
+
+    def claimed(self, partition: int, epoch: int, name: str = "") -> bytes:
+        """Return where it is written what was claimed together; or what all of them in an epoch begin with."""
+        return b"%s%04d/%010d/%s" % (self.claims, partition, epoch, name.encode())
 
     def queue(self, partition: int) -> bytes:
         """Return what the pending tasks of a partition begin with."""

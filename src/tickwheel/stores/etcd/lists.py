@@ -3,23 +3,25 @@
 status, due order                          by the keys of places and queues
 handler, id_prefix, tag, text, times       in what is read, at most so many tasks a page
 
-From the newest on, a page takes as long as it is. From the oldest on, etcd sorts all there is of a status.
+Pending tasks are kept by time alone: if there are many, they too are found among all. From the newest on, a page takes
+as long as it is. From the oldest on, etcd sorts all there is.
 """
 
 from collections.abc import AsyncIterator
+from typing import Final
 
 from tickwheel.stores import listing
 from tickwheel.stores.contract import LOOKED_AT_MAX, PAGE_MAX, Filter, Page, Total
-from tickwheel.stores.etcd.keys import STATUSES
 from tickwheel.stores.etcd.reading import counts, queued
-from tickwheel.stores.etcd.records import place_of
+from tickwheel.stores.etcd.records import arrival_of, claims_of, place_of
 from tickwheel.stores.etcd.requests import Question, ask_all
 from tickwheel.stores.etcd.writing import Ground
 from tickwheel.tasks.record import Status, Task
 
 __all__ = ["count", "query"]
 
-LAST_MOMENT = 10**16 - 1  # the last one that has a place in a queue
+LAST_MOMENT: Final = 10**16 - 1  # the last one that has a place in a queue
+FEW_MAX: Final = 10_000  # pending tasks that are put into the order of their arrival here: about a megabyte
 
 Placed = tuple[listing.Place, str]
 
@@ -79,18 +81,36 @@ async def _places(ground: Ground, wanted: Filter, after: listing.Place, limit: i
         high = LAST_MOMENT if wanted.due_before is None else wanted.due_before
         found = await queued(ground, range(ground.partitions), after, (low, high), limit)
         return [((due.run_at, due.id), due.id) for due in found]
-    statuses = STATUSES if wanted.status is None else [wanted.status]
     newest = wanted.order == "newest"
-    answers = await ground.members.read(
-        [_beyond(ground, status, after[0], limit, newest=newest) for status in statuses]
-    )
-    pairs = [(ground.keys.number_of(pair.key), place_of(pair.value)[1]) for answer in answers for pair in answer.kvs]
-    return [((number, ""), task_id) for number, task_id in sorted(pairs, reverse=newest)[:limit]]
+    pairs = await _numbered(ground, wanted.status, after[0], limit, newest=newest)
+    beyond = [pair for pair in pairs if (pair[0] < after[0]) == newest and pair[0] != after[0]]
+    return [((number, ""), task_id) for number, task_id in sorted(beyond, reverse=newest)[:limit]]
 
 
-def _beyond(ground: Ground, status: Status, number: int, limit: int, *, newest: bool) -> Question:
+async def _numbered(
+    ground: Ground, status: Status | None, after: int, limit: int, *, newest: bool
+) -> list[tuple[int, str]]:
+    """Return the numbers and ids of tasks: those that come next, or all of a status if there are few."""
+    keys = ground.keys
+    if status is Status.RUNNING:
+        [answer] = await ground.members.read([ask_all(keys.claims)])
+        return list({pair for group in answer.kvs for pair in claims_of(group)})
+    if status is Status.PENDING:
+        [answer] = await ground.members.read([ask_all(keys.queues, limit=FEW_MAX)])
+        if not answer.more:
+            return [arrival_of(keys, pair) for pair in answer.kvs]
+    listed = None if status in (None, Status.PENDING) else status
+    [answer] = await ground.members.read([_beyond(ground, listed, after, limit, newest=newest)])
+    numbers = [keys.number_of(pair.key) for pair in answer.kvs]
+    ids = [pair.value.decode() if listed is None else place_of(pair.value)[1] for pair in answer.kvs]
+    return list(zip(numbers, ids, strict=True))
+
+
+def _beyond(ground: Ground, status: Status | None, number: int, limit: int, *, newest: bool) -> Question:
     """Ask for the places that come after a number."""
-    places, place = ground.keys.listed(status), ground.keys.place(status, number)
+    keys = ground.keys
+    places = keys.arrivals if status is None else keys.listed(status)
+    place = keys.arrival(number) if status is None else keys.place(status, number)
     if newest:
         return ask_all(places, begin=place + b"\0", limit=limit)
     return ask_all(places, end=place, limit=limit, backwards=True)

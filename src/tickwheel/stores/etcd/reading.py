@@ -1,16 +1,19 @@
 """Everything that is only read."""
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from tickwheel.stores.contract import Due, Lease
-from tickwheel.stores.etcd.keys import STATUSES
-from tickwheel.stores.etcd.records import due_of, place_of, run_of
-from tickwheel.stores.etcd.requests import ask_all
+from tickwheel.stores.etcd.records import claims_of, due_of, run_of
+from tickwheel.stores.etcd.requests import ask_all, delete, transaction
 from tickwheel.stores.etcd.writing import Ground
 from tickwheel.stores.paging import by_turns
 from tickwheel.tasks.record import Run, Status, Task
 
-__all__ = ["counts", "due", "get", "history", "orphans", "queued"]
+__all__ = ["LISTED", "counts", "due", "get", "history", "orphans", "queued"]
+
+LISTED: Final = [status for status in Status if status not in (Status.PENDING, Status.RUNNING)]
+FORGOTTEN_MAX: Final = 100  # claims in one transaction
 
 
 async def get(ground: Ground, ids: Sequence[str]) -> list[Task | None]:
@@ -20,9 +23,14 @@ async def get(ground: Ground, ids: Sequence[str]) -> list[Task | None]:
 
 
 async def counts(ground: Ground) -> dict[Status, int]:
-    """Count the tasks of each status."""
-    asked = [ask_all(ground.keys.listed(status), only="count") for status in STATUSES]
-    return {status: answer.count for status, answer in zip(STATUSES, await ground.members.read(asked), strict=True)}
+    """Count the tasks of each status; those that run are all that have no other place."""
+    keys = ground.keys
+    asked = [keys.arrivals, keys.queues, *(keys.listed(status) for status in LISTED)]
+    answers = await ground.members.read([ask_all(each, only="count") for each in asked])
+    every, pending, *listed = [int(answer.count) for answer in answers]
+    known = {Status.PENDING: pending, Status.RUNNING: every - pending - sum(listed)}
+    known |= dict(zip(LISTED, listed, strict=True))
+    return {status: known[status] for status in Status}
 
 
 async def history(ground: Ground, task_id: str, limit: int) -> list[Run]:
@@ -62,15 +70,18 @@ async def queued(
 
 
 async def orphans(ground: Ground, leases: Collection[Lease], limit: int) -> list[Task]:
-    """List running tasks that were claimed under an earlier lease, oldest first."""
-    if not leases:
-        return []
+    """List running tasks that were claimed under an earlier lease, oldest first; forget claims that are all over."""
+    keys = ground.keys
     epochs = {lease.partition: lease.epoch for lease in leases}
-    [answer] = await ground.members.read([ask_all(ground.keys.listed(Status.RUNNING))])
-    there = await ground.load(place_of(pair.value)[1] for pair in answer.kvs)
-    left = [
-        kept
-        for kept in there.values()
+    asked = [ask_all(keys.claimed(each, 0), end=keys.claimed(each, epoch)) for each, epoch in epochs.items()]
+    groups = {pair.key: claims_of(pair) for answer in await ground.members.read(asked) for pair in answer.kvs}
+    there = await ground.load(task_id for group in groups.values() for _, task_id in group)
+    left = {
+        task_id: kept
+        for task_id, kept in there.items()
         if kept.task.status is Status.RUNNING and kept.epoch < epochs.get(kept.task.partition, 0)
-    ]
-    return [kept.task for kept in sorted(left, key=lambda kept: kept.number)[:limit]]
+    }
+    over = [delete(key) for key, group in groups.items() if not any(task_id in left for _, task_id in group)]
+    for first in range(0, len(over), FORGOTTEN_MAX):
+        await ground.members.write_again(transaction([], over[first : first + FORGOTTEN_MAX]))
+    return [kept.task for kept in sorted(left.values(), key=lambda kept: kept.number)[:limit]]

@@ -5,6 +5,7 @@ The value of a task is its number in the order of arrival, the epoch under which
     17 0 {"id":"tea","handler":"kettle.whistle",...}
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -16,11 +17,12 @@ from tickwheel.stores.etcd.keys import Keys, spelled
 from tickwheel.stores.etcd.requests import Comparison, Operation, delete, delete_all, put, stands
 from tickwheel.tasks.record import Run, Status, Task
 
-__all__ = ["Kept", "Write", "due_of", "kept_of", "place_of", "run_of"]
+__all__ = ["Kept", "Write", "arrival_of", "claims", "claims_of", "due_of", "kept_of", "place_of", "run_of"]
 
 _decode_task = msgspec.json.Decoder(Task).decode
 _decode_run = msgspec.json.Decoder(Run).decode
-_decode_due = msgspec.json.Decoder(tuple[int, int, str | None]).decode
+_decode_due = msgspec.json.Decoder(tuple[int, int, str | None, int]).decode
+_decode_claims = msgspec.json.Decoder(list[tuple[int, str]]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -73,9 +75,11 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def _places(keys: Keys, task: Task, number: int) -> dict[bytes, bytes]:
     """Return the keys that lead to a task."""
-    places = {keys.place(task.status, number): b"%d %s" % (task.finished_at or 0, spelled(task.id))}
+    places = {keys.arrival(number): spelled(task.id)}
     if task.status is Status.PENDING:
-        places[keys.due_of(task)] = _encode((task.priority, task.version, task.queue))
+        places[keys.due_of(task)] = _encode((task.priority, task.version, task.queue, number))
+    elif task.status is not Status.RUNNING:
+        places[keys.place(task.status, number)] = b"%d %s" % (task.finished_at or 0, spelled(task.id))
     return places
 
 
@@ -97,8 +101,23 @@ def place_of(value: bytes) -> tuple[int, str]:
 def due_of(keys: Keys, pair: Any) -> Due:
     """Read what is due from its place in a queue."""
     partition, run_at, task_id = keys.read_due(pair.key)
-    priority, version, queue = _decode_due(pair.value)
+    priority, version, queue, _ = _decode_due(pair.value)
     return Due(run_at, task_id, partition, priority, version, queue)
+
+
+def arrival_of(keys: Keys, pair: Any) -> tuple[int, str]:
+    """Read the number of what is due, and its id."""
+    return _decode_due(pair.value)[3], keys.read_due(pair.key)[2]
+
+
+def claims(kept: Iterable[Kept]) -> bytes:
+    """Write down what was claimed together: numbers and ids."""
+    return _encode([(each.number, each.task.id) for each in kept])
+
+
+def claims_of(pair: Any) -> list[tuple[int, str]]:
+    """Read what was claimed together."""
+    return _decode_claims(pair.value)
 
 
 def run_of(pair: Any) -> Run:

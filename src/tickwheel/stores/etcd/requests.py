@@ -25,6 +25,7 @@ __all__ = [
     "Operation",
     "Question",
     "answers",
+    "are_free",
     "ask_all",
     "ask_key",
     "delete",
@@ -95,6 +96,12 @@ def stands(key: bytes, revision: int) -> Comparison:
     return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.MOD, key=key, mod_revision=revision)
 
 
+def are_free(first: bytes, beyond: bytes) -> Comparison:
+    """Demand that no key is there from a first one on, and before another."""
+    target, equal = rpc.Compare.MOD, rpc.Compare.EQUAL
+    return rpc.Compare(result=equal, target=target, key=first, range_end=beyond, mod_revision=0)
+
+
 def exists(key: bytes) -> Comparison:
     """Demand that a key is there."""
     return rpc.Compare(result=rpc.Compare.GREATER, target=rpc.Compare.MOD, key=key, mod_revision=0)
@@ -105,15 +112,16 @@ def holds(key: bytes, value: bytes) -> Comparison:
     return rpc.Compare(result=rpc.Compare.EQUAL, target=rpc.Compare.VALUE, key=key, value=value)
 
 
-def transaction(compared: Iterable[Comparison], given: Sequence[Operation]) -> Any:
-    """Do everything that is given if everything compares, and otherwise nothing."""
+def transaction(compared: Iterable[Comparison], given: Sequence[Operation], otherwise: Sequence[Question] = ()) -> Any:
+    """Do everything that is given if everything compares, and otherwise nothing but answer some questions."""
     compared = list(compared)
     assert len(compared) <= COMPARED_MAX
     assert len(given) <= GIVEN_MAX
     if len(given) > FLAT_MAX:
         groups = (given[first : first + GROUP] for first in range(0, len(given), GROUP))
         given = [rpc.RequestOp(request_txn=rpc.TxnRequest(success=group)) for group in groups]
-    return rpc.TxnRequest(compare=compared, success=given)
+    asked = [rpc.RequestOp(request_range=question) for question in otherwise]
+    return rpc.TxnRequest(compare=compared, success=given, failure=asked)
 
 
 def separately(cases: Iterable[tuple[Sequence[Comparison], Sequence[Operation]]]) -> list[Any]:

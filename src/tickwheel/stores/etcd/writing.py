@@ -5,7 +5,7 @@ one, and what others are in the way of again and again, is written as a large ba
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from tickwheel.stores.etcd.requests import (
     GIVEN_MAX,
     Comparison,
     Operation,
+    Question,
     ask_key,
     put,
     stands,
@@ -39,6 +40,7 @@ class Plan(msgspec.Struct, Generic[T], kw_only=True):
     writes: Sequence[Write]
     compared: list[Comparison] = []
     given: list[Operation] = []
+    guarded: bool = False  # that tasks are not there is seen by what is compared
 
 
 class Ground:
@@ -62,13 +64,12 @@ class Ground:
         """Demand that no large batch is under way."""
         return stands(self.keys.batch, 0)
 
-    async def attempt(self, plan: Plan[T]) -> int | None:
-        """Do what a plan says in one transaction; return the revision, 0 if others were quicker, None if too much."""
+    async def attempt(self, plan: Plan[T], otherwise: Sequence[Question] = ()) -> Any:
+        """Do what a plan says in one transaction, and return what etcd says; None if it is too much for one."""
         compared, given, hint = self._spell(plan)
         if not fits(compared, given):
             return None
-        answer = await self.members.write(transaction(compared, [*given, hint]))
-        return int(answer.header.revision) if answer.succeeded else 0
+        return await self.members.write(transaction(compared, [*given, hint], otherwise))
 
     async def transact(self, work: Callable[[], Awaitable[Plan[T]]]) -> T:
         """Do what a plan says, whole or not at all; it may be made more than once."""
@@ -76,11 +77,11 @@ class Ground:
             plan = await work()
             if not plan.writes:
                 return plan.answer
-            revision = await self.attempt(plan)
-            if revision:
-                return plan.answer
-            if revision is None:
+            said = await self.attempt(plan)
+            if said is None:
                 break
+            if said.succeeded:
+                return plan.answer
             await self.batches.settled()
 
         async def alone() -> tuple[T, list[Operation], Operation]:
@@ -91,14 +92,14 @@ class Ground:
         return await self.batches.write(alone)
 
     def _spell(self, plan: Plan[T]) -> tuple[list[Comparison], list[Operation], Operation]:
-        """Write a plan out. That a task is not there need not be demanded: it would have a number, and `last` grown."""
-        there = [write.comparison(self.keys) for write in plan.writes if write.before is not None]
+        """Write a plan out: what it demands, what it does, and what it tells."""
+        as_read = [write.comparison(self.keys) for write in plan.writes if not (plan.guarded and write.before is None)]
         given = [*plan.given]
         touched: set[int] = set()
         for write in plan.writes:
             given += write.operations(self.keys)
             touched |= write.partitions
-        return [self.unhindered, *plan.compared, *there], given, self.hint(touched)
+        return [self.unhindered, *plan.compared, *as_read], given, self.hint(touched)
 
     def hint(self, partitions: Iterable[int]) -> Operation:
         """Say where something changed."""
