@@ -9,7 +9,6 @@ In memory: a cache may be lost at any time, and is filled again.
 from time import sleep
 
 from tickwheel import Timers, TTLCache
-from tickwheel.recipes.ttl_cache import Cause
 
 asked: list[str] = []
 
@@ -20,7 +19,7 @@ def ask(product: str) -> float:
     return len(product) * 1.5
 
 
-def told(product: str, price: float, cause: Cause) -> None:
+def told(product: str, price: float, cause: str) -> None:
     """Note what leaves the cache, and why."""
     print(f"{product} at {price} is gone: {cause}")
 

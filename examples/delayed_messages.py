@@ -19,7 +19,7 @@ def main(url: str) -> None:
     """Send a few mails later, with a consumer that is not always in its best form."""
     sent: set[str] = set()
     with Scheduler(url) as scheduler:
-        scheduler.add(queue="mails", args={"text": "how was it?"}, delay="1500ms", id="survey", retry=QUICKLY)
+        scheduler.add(queue="mails", args={"text": "how was it?"}, delay="1s", id="survey", retry=QUICKLY)
         scheduler.add(queue="mails", args={"text": "welcome"}, delay="100ms", id="welcome", retry=QUICKLY)
         scheduler.add(queue="mails", args={"text": "your receipt"}, delay="300ms", id="receipt", retry=QUICKLY)
         while len(sent) < 3:

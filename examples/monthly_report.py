@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from tickwheel import AsyncScheduler, TaskContext, VirtualClock, aio
-from tickwheel.stores.memory import MemoryStore
+from tickwheel.stores import MemoryStore
 
 OFFICE = ZoneInfo("Asia/Shanghai")
 DAY = 86_400

@@ -17,7 +17,7 @@ from tickwheel import Scheduler
 from tickwheel.testing.postgres import PostgresServer
 
 PAYABLE_FOR = {"card": "30 minutes", "invoice": "30 days"}
-QUICKLY = {"card": "1 second", "invoice": "2 seconds"}  # for a demonstration
+QUICKLY = {"card": "1 second", "invoice": "1.5 seconds"}  # for a demonstration
 
 TABLES = "CREATE TABLE IF NOT EXISTS orders (id int PRIMARY KEY, state text NOT NULL)"
 ADD = "SELECT tickwheel.tickwheel_add('orders.cancel', %s, delay => %s::interval, id => %s, retries => 10)"

@@ -24,7 +24,7 @@ from tickwheel import Scheduler
 from tickwheel.errors import UnknownTask
 
 PAYABLE_FOR = {"card": timedelta(minutes=30), "invoice": timedelta(days=30)}
-QUICKLY = {"card": timedelta(seconds=1), "invoice": timedelta(seconds=2)}  # for a demonstration
+QUICKLY = {"card": timedelta(seconds=1), "invoice": timedelta(seconds=1.5)}  # for a demonstration
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, state TEXT NOT NULL);

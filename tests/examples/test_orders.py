@@ -74,6 +74,8 @@ def test_a_shop_that_is_killed_between_any_two_steps_forgets_no_order(tmp_path: 
     assert "cancel/102" in waiting, "it died before the task was added"
     assert "cancel/103" in waiting, "it died before the wish was taken out"
     database.close()
+    with Scheduler(f"sqlite:///{tmp_path}/tasks.db", run=False) as scheduler:
+        assert scheduler.get("cancel/103").args == {"order": 103}, "a wish is not taken out before its task is added"
 
     printed = run("python", ON_SQLITE, tmp_path)
     assert "order 101" not in printed, "it was never taken"

@@ -11,6 +11,7 @@ from tests.examples.commands import EXAMPLES, run
 
 README = (EXAMPLES / "README.md").read_text()
 SHOWN = re.findall(r"(?m)^    \$ (python examples/.*)\n((?:    .*\n)*)", README)
+PROGRAMS = sorted(path.name for path in EXAMPLES.iterdir() if path.suffix == ".py" or list(path.rglob("*.py")))
 
 
 @pytest.mark.parametrize(("typed", "printed"), SHOWN, ids=[typed for typed, _ in SHOWN])
@@ -18,3 +19,8 @@ def test_a_command_prints_what_is_shown(typed: str, printed: str) -> None:
     wanted, got = dedent(printed), dedent(run(*shlex.split(typed)))
     assert wanted, "it shows nothing"
     assert doctest.OutputChecker().check_output(wanted, got, doctest.ELLIPSIS), got
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_example_has_a_section(program: str) -> None:
+    assert re.search(rf"(?m)^## {re.escape(program)}\b", README)

@@ -27,7 +27,6 @@ from django_tasks.signals import task_enqueued, task_finished, task_started
 
 import tickwheel
 from tickwheel.errors import UnknownTask
-from tickwheel.scheduler.draft import Wishes
 from tickwheel.tasks import Run, Status
 from tickwheel.tasks import Task as Record
 
@@ -62,7 +61,7 @@ class TickwheelBackend(BaseTaskBackend):
     def enqueue(self, task: Task[P, T], args: Any, kwargs: Any) -> TaskResult[T]:
         """Add a task; it is durable when this returns."""
         self.validate_task(task)
-        wishes: Wishes = {"priority": task.priority, "meta": {"queue": task.queue_name}}
+        wishes: dict[str, Any] = {"priority": task.priority, "meta": {"queue": task.queue_name}}
         if task.run_after is not None:
             wishes["at"] = make_aware(task.run_after) if is_naive(task.run_after) else task.run_after
         if "retry" in self.options:
