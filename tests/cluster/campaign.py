@@ -129,6 +129,8 @@ class Campaign:
         name = self._anyone()
         self._blame(name)
         self._nodes.send(name, signal.SIGSTOP)
+        if not await asyncio.to_thread(self._place.writable):
+            self._blame(EVERYBODY)  # suspended in the middle of a write, where one writes at a time
         await self._beyond_a_lease()
         self._nodes.send(name, signal.SIGCONT)
 

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import apsw
+
 from tickwheel.testing.postgres import PostgresServer
 
 __all__ = ["PLACES", "Place"]
@@ -24,6 +26,7 @@ class Place(NamedTuple):
     address: tuple[str, int] | None = None  # of the server, as it is written in the URL: a proxy goes before it
     start: Act | None = None  # after it was stopped
     stops: Mapping[str, Act] = {}  # in each way that it can be stopped
+    writable: Callable[[], bool] = lambda: True  # False if a suspended node keeps everybody from writing
 
     def via(self, port: int) -> str:
         """Return its URL through a proxy."""
@@ -34,7 +37,18 @@ class Place(NamedTuple):
 
 @contextmanager
 def sqlite(folder: Path) -> Iterator[Place]:
-    yield Place(f"sqlite:///{folder}/tasks.db")
+    def writable() -> bool:
+        connection = apsw.Connection(f"{folder}/tasks.db")
+        connection.set_busy_timeout(300)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            return False
+        finally:
+            connection.close()
+        return True
+
+    yield Place(f"sqlite:///{folder}/tasks.db", writable=writable)
 
 
 @contextmanager
