@@ -112,31 +112,3 @@ def test_an_owner_that_hears_nothing_of_a_failover_can_change_nothing(watched: R
             await each.close()
 
     asyncio.run(main())
-
-
-def test_a_master_that_was_made_a_replica_is_left(watched: RedisSentinels) -> None:
-    async def main() -> None:
-        store = await open_store(watched.url)
-        await store.add([task("a")])
-        await asyncio.to_thread(watched.sentinels[0].ask, "SENTINEL", "FAILOVER", "shop")
-
-        async def is_master() -> bool:
-            try:
-                return "role:master" in watched.replica.ask("INFO", "replication")
-            except OSError:  # who is promoted hangs up
-                return False
-
-        async def is_added() -> bool:
-            try:
-                await store.add([task("b")], "keep")
-            except StoreError:
-                return False
-            return True
-
-        await until(is_master)
-        await until(is_added)
-        assert "b" in watched.replica.ask("HGETALL", "{tickwheel:0}:tasks")
-        assert await store.get(["a"]) == [task("a")], "nothing is lost when it is done in order"
-        await store.close()
-
-    asyncio.run(main())

@@ -201,6 +201,22 @@ def test_a_server_that_goes_away_is_told_and_used_again_when_it_is_back(
     asyncio.run(main())
 
 
+def test_a_master_that_is_made_a_replica_is_told_until_it_is_one_again(own_server: RedisServer) -> None:
+    async def main() -> None:
+        store = await open_store(own_server.url)
+        await store.add([task("a")])
+        own_server.ask("REPLICAOF", "127.0.0.1", "1")
+        for _ in range(2):  # over a connection from before, and over a new one
+            with pytest.raises(StoreUnavailable, match="it is a replica"):
+                await store.add([task("b")])
+        own_server.ask("REPLICAOF", "NO", "ONE")
+        await store.add([task("b")])
+        assert await store.get(["a", "b"]) == [task("a"), task("b")]
+        await store.close()
+
+    asyncio.run(main())
+
+
 def test_leases_of_a_server_that_was_started_again_are_ended(
     redis: Redis, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -20,6 +20,7 @@ async def prepare(address: Address, partitions: int, now_ms: Callable[[], int] |
     try:
         schema, stored = await shards.ask_one("open", META, (SCHEMA, partitions), lasting=True)
         await shards.settle(checked(address, schema, stored))
+        await shards.ask("leases", shards.all())  # so that every server is looked at now, and not when it is needed
     except BaseException:
         await shards.close()
         raise
