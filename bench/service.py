@@ -21,26 +21,30 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
+from typing import cast
 from urllib.parse import urlsplit
 
 from rich.console import Console
 from rich.table import Table
 
 from bench.results import environment
+from tickwheel.webhooks.signing import new_secret
 
 __all__ = ["main"]
 
 CONNECTIONS = 64
 BATCH, BATCH_CONNECTIONS = 1_000, 4
 LISTENERS, EVENTS_PER_S = 50, 1_000
-READY_S, PATIENCE_S = 30.0, 120.0
+PATIENCE_S = 120.0
+DUE_S = 4.0  # until webhooks are due: longer than it takes to add them
 REPEATS = 3
 FAR = "30d"
 ROOT = Path(__file__).parent.parent
 
-HALF, BATCHED = 0.5, 15_000
+HALF, BATCHED, SENT, HEARD, GROWN_MB = 0.5, 15_000, 1_000, 950, 5.0
 
 Figures = dict[str, list[float]]
 
@@ -51,9 +55,10 @@ class Size:
 
     seconds: float
     listen_s: int
+    webhooks: int
 
 
-FULL, QUICK = Size(3.0, 8), Size(0.3, 1)
+FULL, QUICK = Size(3.0, 8, 5_000), Size(0.3, 1, 300)
 
 
 @contextmanager
@@ -81,7 +86,7 @@ def server(command: list[str], folder: Path) -> Iterator[tuple[str, int, int]]:
 
 def ours(folder: Path, *more: str) -> list[str]:
     """Return how our server is started."""
-    (folder / "config.toml").write_text("rate_per_s = 0\n")
+    (folder / "config.toml").write_text('rate_per_s = 0\nwebhook_networks = ["127.0.0.0/8"]\n')
     return ["-m", "tickwheel.cli", "serve", "--config", "config.toml", "--port", "0", *more]
 
 
@@ -177,6 +182,59 @@ def measure_listeners(folder: Path, figures: Figures, size: Size) -> None:
         figures.setdefault("50 listeners, MB more in the second half", []).append(growth_mb)
 
 
+class Receiver(asyncio.Protocol):
+    """Answers every request on a connection, and notes when it came."""
+
+    def __init__(self, received_s: list[float], wanted: int, everything: asyncio.Event) -> None:
+        self._received_s, self._wanted, self._everything = received_s, wanted, everything
+        self._unread = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in a request, or a part of one."""
+        self._unread += data
+        while b"\r\n\r\n" in self._unread:
+            head, _, rest = self._unread.partition(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            size = int(length.group(1)) if length else 0
+            if len(rest) < size:
+                return
+            self._unread = rest[size:]
+            self._transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+            self._received_s.append(time.perf_counter())
+            if len(self._received_s) == self._wanted:
+                self._everything.set()
+
+
+def measure_webhooks(folder: Path, figures: Figures, size: Size) -> None:
+    """Have many webhooks sent that are due at once, to a receiver that answers and does nothing else."""
+    (folder / "secret").write_text(new_secret())
+
+    async def sample(host: str, port: int) -> float:
+        received_s: list[float] = []
+        everything = asyncio.Event()
+        receiver = await asyncio.get_running_loop().create_server(
+            lambda: Receiver(received_s, size.webhooks, everything), "127.0.0.1", 0
+        )
+        url = f"http://127.0.0.1:{receiver.sockets[0].getsockname()[1]}/hook"
+        due = datetime.now(UTC) + timedelta(seconds=DUE_S)
+        item = {"webhook": {"url": url}, "args": {"order_id": 7}, "at": due.isoformat()}
+        reader, writer = await asyncio.open_connection(host, port, limit=2**24)
+        for first in range(0, size.webhooks, BATCH):
+            body = json.dumps({"tasks": [item] * min(BATCH, size.webhooks - first)}).encode()
+            await ask(reader, writer, "/v1/tasks:batch", body)
+        async with asyncio.timeout(PATIENCE_S):
+            await everything.wait()
+        writer.close()
+        return size.webhooks / (received_s[-1] - received_s[0])
+
+    with server(ours(folder, *APP, "--webhook-secret-file", "secret"), folder) as (host, port, _):
+        figures.setdefault("webhooks, a second", []).append(asyncio.run(sample(host, port)))
+
+
 def resident_mb(pid: int) -> float:
     """Return how much memory a process has."""
     found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
@@ -186,10 +244,16 @@ def resident_mb(pid: int) -> float:
 def targets(medians: dict[str, float]) -> list[tuple[str, str, float, bool]]:
     """Hold what was measured against what is promised."""
     batched = medians["batches of 1,000, tasks a second"]
+    sent = medians["webhooks, a second"]
+    heard = medians["50 listeners, events a second each"]
+    grown_mb = medians["50 listeners, MB more in the second half"]
     ratio = medians["POST, tickwheel, a second"] / medians["POST, empty Litestar, a second"]
     return [
         ("POST with a durable commit, of an empty handler", ">= 0.5", ratio, ratio >= HALF),
         ("batches of 1,000, tasks a second", ">= 15,000", batched, batched >= BATCHED),
+        ("webhooks to a local receiver, a second", ">= 1,000", sent, sent >= SENT),
+        ("50 listeners to 1,000 events a second hear, a second each", ">= 950", heard, heard >= HEARD),
+        ("50 listeners to 1,000 events a second: MB more in the second half", "<= 5", grown_mb, grown_mb <= GROWN_MB),
     ]
 
 
@@ -203,7 +267,7 @@ def main() -> int:
     repeats, size = (1, QUICK) if options.quick else (options.repeats, FULL)
     figures: Figures = {}
     for number in range(repeats):
-        for measure in (measure_single, measure_batches, measure_listeners):
+        for measure in (measure_single, measure_batches, measure_webhooks, measure_listeners):
             print(f"\r\x1b[Kround {number + 1} of {repeats}: {measure.__name__}", end="", file=sys.stderr)
             with tempfile.TemporaryDirectory() as folder:
                 measure(Path(folder), figures, size)

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import settings
 
 from tests.builds import BUILDS, Build
+from tests.etcd import Prefix
 from tests.postgres import Database
+from tickwheel.testing.etcd import EtcdCluster
 from tickwheel.testing.postgres import PostgresServer
+from tickwheel.testing.redis import RedisCluster, RedisServer
 
 # Runs a user's test file in a process of its own; pytest takes it from the top-level conftest only.
 pytest_plugins = "pytester"
@@ -44,3 +47,30 @@ def postgres() -> Iterator[PostgresServer]:
 def database(postgres: PostgresServer) -> Database:
     """A schema of this test's own."""
     return Database(postgres)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """A server for all tests that need one; who stops it starts it again."""
+    with RedisServer.fresh() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[RedisCluster]:
+    """Three masters, for all tests that need them."""
+    with RedisCluster.fresh() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def etcd() -> Iterator[EtcdCluster]:
+    """A cluster of three members for the tests of a module; who stops one starts it again."""
+    with EtcdCluster.fresh() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def prefix(etcd: EtcdCluster) -> Prefix:
+    """A prefix of this test's own."""
+    return Prefix(etcd)

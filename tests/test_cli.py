@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ def tickwheel(folder: Path, *arguments: str, code: int = 0) -> str:
     environment = {**os.environ, "COLUMNS": "200", "TICKWHEEL_STORE": "sqlite:///tasks.db"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
+    return done.stdout if code == 0 else done.stdout + done.stderr
 
 
 def answer(folder: Path, *arguments: str) -> Any:
@@ -52,7 +54,7 @@ def test_a_task_is_added_listed_moved_and_cancelled(shop: Path) -> None:
     assert [task["id"] for task in answer(shop, "list", "--order", "due")["tasks"]] == ["mail-1", "order-7"]
     assert "newest, oldest or due" in tickwheel(shop, "list", "--order", "size", code=1)
     tickwheel(shop, "cancel", "mail-1")
-    assert "due in 3" in tickwheel(shop, "reschedule", "order-7", "--delay", "1h")
+    assert re.search(r"due in (1 h|59 m)", tickwheel(shop, "reschedule", "order-7", "--delay", "1h"))
     assert answer(shop, "cancel", "order-7", "--reason", "paid")["reason"] == "paid"
     assert "paid" in tickwheel(shop, "show", "order-7")
     assert answer(shop, "list", "--status", "pending")["tasks"] == []
@@ -121,8 +123,46 @@ def test_a_worker_runs_what_was_added_and_ends_cleanly_when_asked(shop: Path) ->
     assert worker.returncode == 0
 
 
+def test_the_cluster_is_shown_with_its_nodes_and_leases(shop: Path) -> None:
+    assert "nobody runs tasks here" in tickwheel(shop, "cluster")
+    assert answer(shop, "cluster") == {"nodes": []}
+    assert "cannot be reached" in tickwheel(shop, "cluster", "--store", "postgresql://127.0.0.1:1/x", code=1)
+    command = [sys.executable, "-m", "tickwheel.cli", "worker", "shop:scheduler"]
+    with subprocess.Popen(command, cwd=shop, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert "is at work" in worker.stdout.readline()
+        [node] = answer(shop, "cluster")["nodes"]
+        assert [lease["partition"] for lease in node["leases"]] == list(range(64))
+        assert {lease["epoch"] for lease in node["leases"]} == {1}
+        ends_ms = [lease["expires_at"] - time.time() * 1000 for lease in node["leases"]]
+        assert -1000 < min(ends_ms) <= max(ends_ms) <= 400
+        shown = tickwheel(shop, "cluster")
+        assert node["node"] in shown
+        assert "0-63" in shown
+        worker.send_signal(signal.SIGTERM)
+    assert answer(shop, "cluster") == {"nodes": []}
+
+
 def test_the_doctor_says_what_is_wrong(shop: Path) -> None:
     assert "nothing is wrong" in tickwheel(shop, "doctor")
     tickwheel(shop, "add", "shout", "--at", "2020-01-01T00:00:00+00:00")
-    assert "1 tasks are overdue" in tickwheel(shop, "doctor")
-    assert answer(shop, "doctor")["counts"]["pending"] == 1
+    told = tickwheel(shop, "doctor", code=1)
+    assert "1 tasks are overdue" in told
+    assert "nobody runs tasks" in told
+    tickwheel(shop, "add", "shuot", "--delay", "90d", "--id", "misspelt")
+    told = tickwheel(shop, "doctor", "misspelt", "--app", "shop:scheduler", code=1)
+    assert "1 tasks that are due next have no handler: shuot" in told
+    assert "misspelt: no worker here knows its handler 'shuot'" in told
+    assert "misspelt: due in 89 d 23 h" in tickwheel(shop, "doctor", "misspelt", code=1)
+    assert "no task 'nobody'" in tickwheel(shop, "doctor", "nobody", code=1)
+
+
+def test_a_machine_is_measured_and_nothing_is_left_behind(shop: Path) -> None:
+    figures = answer(shop, "bench", "-n", "1000", "--folder", str(shop))
+    assert figures.pop("tasks") == 1000
+    assert figures.pop("compiled") in (True, False)
+    late = [figure for name, figure in figures.items() if name.startswith("ms late")]
+    assert len(late) == 2
+    assert all(figure > 0 for name, figure in figures.items() if not name.startswith("ms late")), figures
+    assert [file.name for file in shop.iterdir() if file.name.startswith("tickwheel-bench")] == []
+    assert "is no folder" in tickwheel(shop, "bench", "--folder", "nowhere", code=1)

@@ -53,6 +53,9 @@ def test_a_server_takes_the_place_of_a_store(shop: Path, url: str) -> None:
     assert ask("retry", "order 7/ä")["status"] == "pending"
     assert [run["id"] for run in ask("simulate")] in ([], ["order 7/ä"]), "it may have run by now"
     assert ask("doctor")["advice"] == []
+    [node] = ask("cluster")["nodes"]
+    assert [lease["partition"] for lease in node["leases"]] == list(range(64))
+    assert node["node"] == answer(shop, "cluster")["nodes"][0]["node"]
     cron = ask("add", "shout", '{"word": "b"}', "--cron", "0 9 * * *", "--tz", "Europe/Berlin", "--retries", "3")
     assert (cron["trigger"]["tz"], cron["retry"]["retries"]) == ("Europe/Berlin", 3)
     shown = tickwheel(shop, "top", "--url", url, "-n", "1")

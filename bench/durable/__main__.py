@@ -16,8 +16,9 @@ from types import FrameType
 
 from bench.durable.children import PackageMissing, SampleFailed, take_sample
 from bench.durable.report import Run, document, print_report
-from bench.durable.samples import GROUPS, SAMPLES, SHARED_STORE, Sample
+from bench.durable.samples import GROUPS, SAMPLES, SAMPLES_ON, Sample
 from bench.durable.targets import TARGETS_OF
+from tickwheel.testing.etcd import EtcdCluster
 from tickwheel.testing.postgres import PostgresServer
 
 __all__ = ["Options", "main", "read_options"]
@@ -51,7 +52,7 @@ def read_options(arguments: Sequence[str]) -> Options:
     parser.add_argument("--repeats", type=_repeats, default=REPEATS, help=f"samples of each figure (default {REPEATS})")
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER", help="default: bench/results")
     parser.add_argument(
-        "--store", choices=list(TARGETS_OF), default="sqlite", help="postgres: on a server that is started for it"
+        "--store", choices=list(TARGETS_OF), default="sqlite", help="postgres, etcd: on servers that are started for it"
     )
     given = parser.parse_args(arguments)
     return Options(given.quick, given.json, given.strict, given.only, given.repeats, given.out, given.store)
@@ -74,8 +75,7 @@ def _repeats(text: str) -> int:
 def measure(options: Options) -> Run:
     """Take all samples, in rounds, so that a noisy minute hits all alike."""
     run = Run(options.quick, options.store)
-    names = SAMPLES if options.store == "sqlite" else SHARED_STORE
-    samples = [SAMPLES[name] for name in names if SAMPLES[name].group in options.groups]
+    samples = [SAMPLES[name] for name in SAMPLES_ON[options.store] if SAMPLES[name].group in options.groups]
     with ExitStack() as stack:
         filled = {}
         for sample in samples:
@@ -110,6 +110,10 @@ def _store(store: str) -> Iterator[str]:
     """Start a server where one is needed: what one sample left to be cleaned up shall not be the next one's burden."""
     if store == "sqlite":
         yield ""
+        return
+    if store == "etcd":
+        with EtcdCluster.fresh() as cluster:
+            yield cluster.url("bench", first=cluster.leader())  # a follower only passes on what it is asked
         return
     with PostgresServer.fresh() as server:
         yield server.url

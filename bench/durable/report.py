@@ -20,7 +20,7 @@ from bench.verdict import Verdict
 __all__ = ["Run", "document", "print_report"]
 
 NARROW = 110  # a pipe has no width; the tables need about this
-NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+NAMES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "etcd": "etcd"}
 STYLES = {"met": "green", "missed": "bold red", "not measured": "dim"}
 UNITS = {
     "per_s": ("", "a second"),

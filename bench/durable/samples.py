@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.durable import ours, peers
 from bench.durable.setting import Figures, Setting
 
-__all__ = ["GROUPS", "SAMPLES", "SAMPLE_S_MAX", "SHARED_STORE", "Sample"]
+__all__ = ["GROUPS", "SAMPLES", "SAMPLES_ON", "SAMPLE_S_MAX", "Sample"]
 
 SAMPLE_S_MAX = 600  # several times what the longest takes, filling a file; then its process is ended
 
@@ -57,9 +57,12 @@ _ALL = (
 )
 SAMPLES = {sample.name: sample for sample in _ALL}
 # What is taken on a store that is not a file: ours alone, and not among a million.
-SHARED_STORE = tuple(
-    sample.name for sample in _ALL if sample.take.__module__ == ours.__name__ and sample.group != "far"
-)
+_SHARED = tuple(sample.name for sample in _ALL if sample.take.__module__ == ours.__name__ and sample.group != "far")
+SAMPLES_ON = {
+    "sqlite": tuple(SAMPLES),
+    "postgres": _SHARED,
+    "etcd": tuple(name for name in _SHARED if name != "lateness, 5,000 a second"),  # which is all that it can do
+}
 GROUPS = tuple(dict.fromkeys(sample.group for sample in _ALL))
 
 

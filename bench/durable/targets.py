@@ -116,7 +116,16 @@ POSTGRES_TARGETS = (
     ),
 )  # fmt: skip
 
-TARGETS_OF = {"sqlite": TARGETS, "postgres": POSTGRES_TARGETS}
+ETCD_TARGETS = (
+    Target(
+        "group_commit: adds a second of 64 callers, against one",
+        ("add, 64 callers", "per_s"), ">=", 4, (("add, 1 caller", "per_s"),),
+    ),
+    Target("fire: tickwheel, tasks a second", ("fire, tickwheel", "per_s"), ">=", 3_000),
+    Target("lateness: early of 1,000 a second", ("lateness, 1,000 a second", "early"), "<=", 0),
+)  # fmt: skip
+
+TARGETS_OF = {"sqlite": TARGETS, "postgres": POSTGRES_TARGETS, "etcd": ETCD_TARGETS}
 assert all(
     key[0] in SAMPLES for targets in TARGETS_OF.values() for target in targets for key in (target.over, *target.under)
 )

@@ -58,10 +58,20 @@ def to_ns(duration: Duration) -> int:
         nearest = floor(product + 0.5)
         if abs(product - nearest) < ROUNDING_ERROR_NS:
             return nearest
+    if isinstance(duration, str):
+        return _of_text(duration)
     given: object = duration  # whatever it is declared to be
-    if isinstance(given, bool) or not isinstance(given, (int, float, timedelta, str)):
+    if isinstance(given, bool) or not isinstance(given, (int, float, timedelta)):
         raise InvalidDuration(given, "give seconds, a timedelta, or text such as '1h30m' or 'PT5M'")
-    ns = _from_text(duration) if isinstance(duration, str) else _from_number(duration)
+    return _whole(duration, _from_number(duration))
+
+
+@lru_cache(maxsize=1024)  # a program says the same few durations again and again
+def _of_text(text: str) -> int:
+    return _whole(text, _from_text(text))
+
+
+def _whole(duration: Duration, ns: Decimal) -> int:
     if ns < 0:
         raise InvalidDuration(duration, "a duration cannot be negative")
     if ns > DURATION_NS_MAX:
@@ -78,7 +88,6 @@ def _from_number(duration: float | timedelta) -> Decimal:
     return number * 10**9
 
 
-@lru_cache(maxsize=1024)  # a program says the same few durations again and again
 def _from_text(text: str) -> Decimal:
     stripped = text.strip()
     if stripped[:1].upper() == "P":

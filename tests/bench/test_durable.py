@@ -70,13 +70,14 @@ def test_what_was_asked_for_is_measured_and_told_as_json(tmp_path: Path) -> None
     assert done.returncode == 1, "a target that was not measured is not met"
 
 
-def test_another_store_is_measured_by_our_samples_alone(tmp_path: Path) -> None:
-    done = run_durable("--store", "postgres", "--quick", "--repeats", 1, "--only", "add_many,fire", "--out", tmp_path)
+@pytest.mark.parametrize(("store", "name"), [("postgres", "PostgreSQL"), ("etcd", "etcd")])
+def test_another_store_is_measured_by_our_samples_alone(tmp_path: Path, store: str, name: str) -> None:
+    done = run_durable("--store", store, "--quick", "--repeats", 1, "--only", "add_many,fire", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "durable-postgres.json").read_text())
+    result = json.loads((tmp_path / f"durable-{store}.json").read_text())
     assert [figure["sample"] for figure in result["figures"]] == ["add_many, tickwheel", "fire, tickwheel"]
-    assert len(result["targets"]) == len(TARGETS_OF["postgres"])
-    assert "durable tasks on PostgreSQL" in done.stdout
+    assert len(result["targets"]) == len(TARGETS_OF[store])
+    assert f"durable tasks on {name}" in done.stdout
 
 
 def test_tables_name_every_figure_and_target(tmp_path: Path) -> None:

@@ -13,6 +13,6 @@ def test_everything_has_a_figure(tmp_path: Path) -> None:
     figures = json.loads((tmp_path / "service.json").read_text())["figures"]
     growth = figures.pop("50 listeners, MB more in the second half")
     assert len(growth) == 1
-    assert len(figures) == 4
+    assert len(figures) == 5
     assert all(len(taken) == 1 and taken[0] > 0 for taken in figures.values()), figures
     assert "of an empty handler" in done.stdout

@@ -1,34 +1,33 @@
 """Processes that run the tasks of one store, and one that adds them: what stories of several are played with."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import NamedTuple
 
+import msgspec
+
+from tests.cluster.checker import Line
+from tests.cluster.faketime import clock_off_by
+from tests.cluster.halting import Halt
+from tickwheel.errors import StoreError
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.stores import Store, open_store
-from tickwheel.tasks import Status
+from tickwheel.stores.contract import PAGE_MAX
+from tickwheel.tasks import Status, Task
 
-__all__ = ["LEASE_MS", "Line", "Nodes", "play", "until"]
+__all__ = ["LEASE_MS", "PATIENCE_S", "WALL_AHEAD_NS", "Nodes", "now_ns", "on_stage", "play", "until"]
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 30.0  # for what takes a second or two on a machine that has nothing else to do
 LEASE_MS = 2_000
-
-
-class Line(NamedTuple):
-    """What a handler wrote: that a run of a task began or ended in a process."""
-
-    name: str
-    what: str
-    id: str
-    attempt: int
-    ns: int
+WALL_AHEAD_NS = time.time_ns() - time.monotonic_ns()
 
 
 class Nodes:
@@ -38,6 +37,7 @@ class Nodes:
         self.url = url
         self.oracle = folder / "oracle.txt"
         self.oracle.touch()
+        self.log = folder / "nodes.txt"  # what they have to say
         self.store = store
         self.adder = AsyncScheduler(store, run=False)
         self.lease_ms = lease_ms
@@ -45,16 +45,28 @@ class Nodes:
         self.ids: dict[str, str] = {}  # the node id of each
         self.acknowledged: list[str] = []
 
-    async def start(self, name: str) -> None:
-        """Start a process, and wait until it has started."""
-        arguments = [self.url, str(self.oracle), name, str(self.lease_ms)]
+    async def start(self, name: str, *, url: str | None = None, halt: Halt | None = None, clock_off_s: int = 0) -> None:
+        """Start a process, and wait until it has started; from then on it may come to the step that it stops at."""
+        arguments = [url or self.url, str(self.oracle), name, str(self.lease_ms)]
+        if halt is not None:
+            arguments.append(str(halt))
         command = [sys.executable, "-m", "tests.cluster.node", *arguments]
-        self.processes[name] = process = await asyncio.to_thread(begin, command)
+        settings = clock_off_by(clock_off_s) if clock_off_s else {}
+        self.processes[name] = process = await asyncio.to_thread(begin, command, settings, self.log)
         assert process.stdout is not None
         self.ids[name] = (await asyncio.to_thread(process.stdout.readline)).strip()
+        assert self.ids[name], f"{name} could not start: {self.log.read_text()[-2000:]}"
 
     def send(self, name: str, number: signal.Signals) -> None:
         self.processes[name].send_signal(number)
+
+    async def until_halted(self, name: str) -> None:
+        """Wait until a process has suspended itself."""
+
+        async def is_so() -> bool:
+            return process_state(self.processes[name].pid) == "T"
+
+        await until(is_so)
 
     async def end(self, name: str, number: signal.Signals) -> int:
         """Send a signal and wait for the end."""
@@ -69,6 +81,13 @@ class Nodes:
             held.setdefault(names.get(lease.node, "?"), set()).add(lease.partition)
         return held
 
+    async def held_now(self) -> dict[str, set[int]] | None:
+        """Return the same, or None if the store cannot be asked."""
+        try:
+            return await self.held()
+        except StoreError:
+            return None
+
     async def shares(self) -> list[int]:
         return sorted(len(partitions) for partitions in (await self.held()).values())
 
@@ -77,6 +96,33 @@ class Nodes:
             return await self.shares() == list(shares)
 
         await until(are_so)
+
+    async def as_they_are(self, ids: Iterable[str]) -> dict[str, Task | None]:
+        """Return how tasks are in the store."""
+        wanted = list(ids)
+        found: dict[str, Task | None] = {}
+        for first in range(0, len(wanted), PAGE_MAX):
+            page = wanted[first : first + PAGE_MAX]
+            found.update(zip(page, await self.store.get(page), strict=True))
+        return found
+
+    def keep_evidence(self, tasks: Iterable[Task | None]) -> None:
+        """Write down how tasks are in the store, for whoever looks into it later."""
+        self.log.with_name("tasks.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, tasks)))
+
+    async def completed(self) -> dict[str, Task | None]:
+        """Return those that are completed."""
+        tasks = await self.as_they_are(self.acknowledged)
+        return {each: task for each, task in tasks.items() if task and task.status is Status.COMPLETED}
+
+    async def until_over(self, patience_s: float = PATIENCE_S) -> None:
+        """Wait until nothing is left to do."""
+
+        async def is_over() -> bool:
+            counts = await self.store.counts()
+            return counts[Status.PENDING] + counts[Status.RUNNING] == 0
+
+        await until(is_over, patience_s)
 
     async def until_done(self) -> None:
         async def are_done() -> bool:
@@ -112,9 +158,14 @@ class Nodes:
             ended.set()
             await adding
 
-    def lines(self) -> list[Line]:
+    def told(self) -> list[Line]:
+        """Return all that nodes wrote."""
         split = [line.split() for line in self.oracle.read_text().splitlines()]
         return [Line(name, what, task_id, int(attempt), int(ns)) for name, what, task_id, attempt, ns in split]
+
+    def lines(self) -> list[Line]:
+        """Return what they wrote of runs."""
+        return [line for line in self.told() if line.what != "stall"]
 
     def begun(self, since: int = 0) -> Counter[str]:
         """Count the runs of each process."""
@@ -139,12 +190,29 @@ class Nodes:
         return {task_id for task_id, lines in runs.items() if [line.what for line in lines] != ["begin", "end"]}
 
 
-def begin(command: list[str]) -> "subprocess.Popen[str]":
-    return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+def begin(
+    command: list[str], settings: dict[str, str] | None = None, log: Path | None = None
+) -> "subprocess.Popen[str]":
+    """Start a process; what it complains of goes into a log, or to where ours goes."""
+    environment = {**os.environ, **(settings or {})}
+    with nullcontext() if log is None else log.open("a") as said:
+        return subprocess.Popen(
+            command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=said, text=True, env=environment
+        )
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+def process_state(pid: int) -> str:
+    """Return how the system has a process: R, S, T if it is suspended."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def now_ns() -> int:
+    """Read the clock that all processes of a machine share."""
+    return time.monotonic_ns()
+
+
+async def until(condition: Callable[[], Awaitable[bool]], patience_s: float = PATIENCE_S) -> None:
+    async with asyncio.timeout(patience_s):
         while not await condition():  # noqa: ASYNC110 - it is about other processes
             await asyncio.sleep(0.01)
 
@@ -153,16 +221,23 @@ def play(folder: Path, url: str, story: Callable[[Nodes], Awaitable[None]], leas
     """Let a story happen; in the end no process is left."""
 
     async def main() -> None:
-        store = await open_store(url)
-        nodes = Nodes(folder, url, store, lease_ms)
-        try:
-            async with nodes.adder:
-                await story(nodes)
-        finally:
-            for process in nodes.processes.values():
-                process.kill()
-                with process:  # closes its pipe, and waits for it
-                    pass
-            await store.close()
+        async with on_stage(folder, url, lease_ms) as nodes:
+            await story(nodes)
 
     asyncio.run(main())
+
+
+@asynccontextmanager
+async def on_stage(folder: Path, url: str, lease_ms: int = LEASE_MS) -> AsyncIterator[Nodes]:
+    """Open a store for processes to be started on; in the end none is left."""
+    store = await open_store(url)
+    nodes = Nodes(folder, url, store, lease_ms)
+    try:
+        async with nodes.adder:
+            yield nodes
+    finally:
+        for process in nodes.processes.values():
+            process.kill()
+            with process:  # closes its pipe, and waits for it
+                pass
+        await store.close()

@@ -3,13 +3,14 @@
 import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from tests.scheduler.worlds import World
-from tickwheel.errors import DuplicateTask, TaskIsOver, UnknownHandler, UnknownTask
+from tickwheel.errors import BatchTooLarge, DuplicateTask, InvalidTask, TaskIsOver, UnknownHandler, UnknownTask
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.tasks import LatePolicy, RetryPolicy, Status
 
@@ -114,7 +115,9 @@ def test_a_failing_task_is_tried_again_and_then_kept_as_failed(world: World) -> 
         task = await scheduler.get("x")
         assert (task.status, task.failures, task.attempt) == (Status.FAILED, 3, 3)
         assert "ValueError: x" in (task.error or "")
-        assert len(await scheduler.history("x")) == 3
+        runs = await scheduler.history("x")
+        assert [run.node for run in runs] == [scheduler.node] * 3
+        assert all(run.late_ms < 1000 for run in runs), "waiting to be tried again is not being late"
         await scheduler.retry("x")
         await asyncio.sleep(1)
         assert len(world.ran) == 4
@@ -321,6 +324,10 @@ def test_bad_requests_change_nothing(world: World) -> None:
             await scheduler.get("b")
         with pytest.raises(DuplicateTask):
             await scheduler.add_many([{"handler": "note", "id": "c"}, {"handler": "note", "id": "a"}])
+        with pytest.raises(InvalidTask, match="is a dict"):
+            await scheduler.add_many([{"handler": "note", "id": "c"}, "note"])  # type: ignore[list-item]
+        with pytest.raises(BatchTooLarge):
+            await scheduler.add_many({"handler": "note"} for _ in count())  # an endless one is not read to its end
         counts = await scheduler.counts()
         assert counts.get(Status.PENDING) == 1
         assert sum(counts.values()) == 1

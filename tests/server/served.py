@@ -14,10 +14,11 @@ __all__ = ["Served"]
 
 SHOP = """
 import asyncio
+import os
 
 from tickwheel import AsyncScheduler
 
-scheduler = AsyncScheduler("sqlite:///tasks.db", lease_ttl_ms=1000, grace_s=5)
+scheduler = AsyncScheduler(os.environ.get("SHOP_STORE", "sqlite:///tasks.db"), lease_ttl_ms=1000, grace_s=5)
 
 
 @scheduler.task("echo")

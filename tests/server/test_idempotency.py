@@ -1,6 +1,7 @@
 """The same request twice is one, under a key."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -56,3 +57,28 @@ def test_of_many_at_once_one_is_done(server: Served) -> None:
     assert len({answer.json()["task"]["id"] for answer in answers if answer.status_code == 201}) == 1
     assert all("retry-after" in answer.headers for answer in answers if answer.status_code == 409)
     assert server.get("/v1/tasks?tag=once")["total"] == 1
+
+
+def test_after_a_crash_a_request_is_known_again(tmp_path: Path) -> None:
+    one = {"handler": "echo", "delay": "1h"}
+    many = {"tasks": [{"handler": "echo", "delay": "1h"}, {"handler": "echo", "args": {"word": "x"}}]}
+    with Served(tmp_path) as served:
+        first = keyed(served, "k", one).json()["task"]
+        ids = [item["task"]["id"] for item in keyed(served, "b", many, "/v1/tasks:batch").json()["items"]]
+        served.until(f"/v1/tasks/{ids[1]}", status="completed")
+        served.process.kill()
+        served.process.wait(timeout=30)
+    with Served(tmp_path) as served:
+        again = keyed(served, "k", one)
+        assert (again.status_code, again.headers["idempotency-replayed"]) == (201, "true")
+        assert again.json()["task"]["id"] == first["id"]
+        batch = keyed(served, "b", many, "/v1/tasks:batch").json()
+        assert [item["task"]["id"] for item in batch["items"]] == ids
+        assert [item["task"]["status"] for item in batch["items"]] == ["pending", "completed"], "it does not run again"
+        assert batch["added"] == 0
+        assert len(served.tasks()) == 3
+        for path, body in (("/v1/tasks", {"handler": "fail"}), ("/v1/tasks:batch", {"tasks": [one]})):
+            refused = keyed(served, "k" if path == "/v1/tasks" else "b", body, path)
+            assert (refused.status_code, refused.json()["type"].rpartition("/")[2]) == (422, "idempotency-key-reused")
+        assert len(served.tasks()) == 3
+        assert served.stop() == 0

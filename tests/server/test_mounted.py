@@ -51,21 +51,21 @@ def test_answers_under_keys_are_kept_for_a_day_and_bounded() -> None:
         transport = httpx.ASGITransport(app)  # type: ignore[arg-type] # as above
         async with running(app), httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
 
-            async def add(key: str) -> str:
-                body = {"handler": "any", "delay": "1h"}
-                answer = await client.post("/v1/tasks", json=body, headers={"idempotency-key": key})
-                task_id: str = answer.json()["task"]["id"]
-                return task_id
+            async def move(key: str) -> int:
+                answer = await client.post("/v1/tasks/moved:run", headers={"idempotency-key": key})
+                version: int = answer.json()["version"]
+                return version
 
-            first = await add("a")
+            await client.post("/v1/tasks", json={"handler": "any", "delay": "1h", "id": "moved"})
+            first = await move("a")
             clock.advance(86_399)
-            assert await add("a") == first
+            assert await move("a") == first
             clock.advance(2)
-            second = await add("a")
+            second = await move("a")
             assert second != first, "a day has passed"
-            await add("b")
-            assert await add("a") == second
-            await add("c")
-            assert await add("a") != second, "it was the oldest of three"
+            await move("b")
+            assert await move("a") == second
+            await move("c")
+            assert await move("a") != second, "it was the oldest of three"
 
     asyncio.run(main())

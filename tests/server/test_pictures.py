@@ -70,6 +70,7 @@ def test_owners_and_handlers_are_listed(server: Served) -> None:
 
 
 def test_it_says_how_it_is(server: Served) -> None:
+    assert server.get("/livez") == server.get("/healthz")
     assert server.get("/livez")["status"] == "ok"
     assert server.get("/readyz") == {"status": "ok", "reason": "the store answers and tasks are run"}
     assert server.get("/v1/me") == {"role": "admin", "auth": False}

@@ -51,6 +51,7 @@ def test_a_task_runs_and_its_runs_are_listed(server: Served) -> None:
     [run] = server.get("/v1/tasks/runs/runs")["runs"]
     assert (run["status"], run["attempt"], run["occurrence"], run["error"]) == ("completed", 1, task["due"], None)
     assert 0 <= run["late"] < 30
+    assert (run["due"], run["worker"]) == (task["due"], server.get("/v1/cluster")["node"])
     server.add("fail", id="fails")
     failed = server.until("/v1/tasks/fails", status="failed")
     assert "it failed on purpose" in failed["error"]

@@ -163,14 +163,23 @@ def test_a_task_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("tickwheel.stores.postgres")]:
+@pytest.mark.parametrize(
+    ("extra", "driver", "url"),
+    [
+        ("postgres", "asyncpg", "postgresql://nobody@nowhere/nothing"),
+        ("etcd", "aetcd", "etcd://nowhere/nothing"),
+    ],
+)
+def test_a_driver_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, extra: str, driver: str, url: str
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(f"tickwheel.stores.{extra}")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "asyncpg", None)
-    with pytest.raises(MissingExtra, match=r"asyncpg, .* pip install 'tickwheel\[postgres\]'"):
-        asyncio.run(open_and_close("postgresql://nobody@nowhere/nothing"))
+    monkeypatch.setitem(sys.modules, driver, None)
+    with pytest.raises(MissingExtra, match=rf"{driver}, .* pip install 'tickwheel\[{extra}\]'"):
+        asyncio.run(open_and_close(url))
 
 
 def test_no_driver_is_loaded_until_it_is_needed() -> None:
-    program = "import sys, tickwheel.stores; assert not {'apsw', 'asyncpg'} & set(sys.modules)"
+    program = "import sys, tickwheel.stores; assert not {'aetcd', 'apsw', 'asyncpg', 'grpc'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -181,6 +181,25 @@ def test_an_owner_that_is_late_waits_for_the_new_one_and_changes_nothing(databas
     play(database, story)
 
 
+def test_an_orphan_that_was_asked_to_stop_is_cancelled_now_and_not_in_1970(database: Database) -> None:
+    async def story(store: PostgresStore, _user: Any) -> None:
+        await store.add([task("a", partition=0)])
+        [lease] = await store.acquire([0], "here", 60_000)
+        await store.claim([lease], ["a"], 10**13)
+        [asked] = await store.cancel(["a"], "not needed")
+        await store.release([lease])
+        [lease] = await store.acquire([0], "there", 60_000)
+        [orphan] = await store.orphans([lease], 10)
+        assert orphan == asked
+        assert await store.finish([Finish(lease=lease, task=replace(orphan, status=Status.PENDING))]) == [True]
+        assert await store.purge(await store.time() - 60_000) == 0
+        [after] = await store.get(["a"])
+        assert after is not None
+        assert after.status is Status.CANCELLED
+
+    play(database, story)
+
+
 def test_claims_are_heap_only(database: Database) -> None:
     async def story(store: PostgresStore, user: Any) -> None:
         names = [f"{n:04}" for n in range(1000)]

@@ -1,4 +1,4 @@
-"""`tickwheel cron`, `simulate`, `doctor` and `top`: what is, and what will be; nothing is changed."""
+"""`tickwheel cron`, `simulate` and `top`: what is, and what will be; nothing is changed."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +13,7 @@ from tickwheel.cli.places import DEFAULT_STORE, JsonOption, StoreOption, TokenOp
 from tickwheel.errors import InvalidTask
 from tickwheel.scheduler import Scheduler
 from tickwheel.scheduler.draft import moment_of
-from tickwheel.tasks import Cron, Status, Task
+from tickwheel.tasks import Cron, Task
 from tickwheel.tasks.foresight import COMING, foresee_all
 from tickwheel.tasks.triggers import preview
 
@@ -89,37 +89,7 @@ def every_task(scheduler: "Scheduler | RemoteScheduler", handler: str | None) ->
                     break
 
 
-@app.command()
-@plainly
-def doctor(
-    *,
-    store: StoreOption = DEFAULT_STORE,
-    url: UrlOption = None,
-    token: TokenOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Say how things are: the store, what is overdue, what failed, and what to do."""
-    with opened(store, url, token) as scheduler:
-        counts = scheduler.counts()
-        overdue = [
-            task for task in scheduler.list(status=Status.PENDING, limit=1000).tasks if task.run_at < now_ms() - 60_000
-        ]
-        failed = scheduler.list(status=Status.FAILED, limit=10).tasks
-    advice = []
-    if overdue:
-        advice.append(f"{len(overdue)} tasks are overdue by more than a minute: is `tickwheel worker` running?")
-    if failed:
-        advice.append(f"{counts.get(Status.FAILED, 0)} tasks have failed: see `tickwheel list --status failed`")
-    if as_json:
-        output.print_json({"store": url or store, "counts": counts, "advice": advice})
-        return
-    console.print(f"{url or store} can be read and written", highlight=False)
-    for status, count in counts.items():
-        console.print(f"{count:>10,} {status}", highlight=False)
-    for line in advice or ["nothing is wrong"]:
-        console.print(line, style="yellow" if advice else "green", highlight=False)
-
-
+@app.command("watch", hidden=True)  # some look for it under this name
 @app.command()
 @plainly
 def top(

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from tickwheel.cli.client import Server
-from tickwheel.stores.contract import Page
+from tickwheel.stores.contract import Lease, Page
 from tickwheel.tasks import Cron, Every, LatePolicy, RetryPolicy, Run, Status, Task, Trigger
 from tickwheel.tasks.triggers import ONCE
 
@@ -54,6 +54,27 @@ class RemoteScheduler:
     def counts(self) -> dict[Status, int]:
         """Count the tasks of each status."""
         return {Status(status): count for status, count in self.server.get("/v1/stats")["counts"].items()}
+
+    def time(self) -> int:
+        """Read the server's clock."""
+        return since_1970(self.server.get("/v1/wheels")["now"])
+
+    def leases(self) -> Sequence[Lease]:
+        """List who runs the tasks of which partition."""
+        return [
+            Lease(
+                partition=shape["partition"],
+                node=shape["node"],
+                epoch=shape["epoch"],
+                nonce="",
+                expires_at=since_1970(shape["expires"]),
+            )
+            for shape in self.server.get("/v1/cluster")["partitions"]
+        ]
+
+    def handler_names(self) -> set[str]:
+        """Return the names of the handlers that the server knows."""
+        return {handler["name"] for handler in self.server.get("/v1/handlers")["handlers"]}
 
     def cancel(self, task_id: str, reason: str) -> Task:
         """Cancel a task."""
@@ -140,6 +161,8 @@ def run_of(task_id: str, shape: dict[str, Any]) -> Run:
         status=Status(shape["status"]),
         error=shape["error"],
         reason=shape["reason"],
+        due_at=since_1970(shape["due"]),
+        node=shape["worker"],
     )
 
 

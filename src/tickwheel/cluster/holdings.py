@@ -17,6 +17,7 @@ after a third of a lease, or as soon as something is free: when it was given bac
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -47,6 +48,8 @@ class Holdings:
         self._next_round_ns = 0
         self._new: set[int] = set()  # nobody has looked yet what is in them
         self._leaving: set[int] = set()
+        self._ends: dict[int, int] = {}  # of others' leases, when we looked last
+        self.moves: Counter[str] = Counter()  # how partitions came to us, and left
         self._retiring = False
         self._woken = asyncio.Event()
         self._taking = asyncio.Lock()
@@ -55,8 +58,10 @@ class Holdings:
 
     def leases(self) -> list[Lease]:
         """Return what is ours to begin work in: nothing, if the leases could not be renewed in time."""
-        if not self.sure:
-            return []
+        return self.kept() if self.sure else []
+
+    def kept(self) -> list[Lease]:
+        """Return what is ours and not about to leave, in time or not: to read by, for it may be renewed yet."""
         return [lease for partition, lease in self._leases.items() if partition not in self._leaving]
 
     @property
@@ -96,7 +101,9 @@ class Holdings:
             # Alive before the leases, and so dead before them: once they are free, nobody leaves them to the dead.
             living = await self._live()
             kept = await self._store.renew(list(self._leases.values()), self._ttl_ms) if self._leases else []
-            self._drop(self._leases.keys() - {lease.partition for lease in kept})
+            lost = self._leases.keys() - {lease.partition for lease in kept}
+            self.moves["lost"] += len(lost)
+            self._drop(lost)
             self._leases = {lease.partition: lease for lease in kept}
             self._safe_until_ns = begun_ns + int(self._ttl_ms * (1.0 - MARGIN) * 1_000_000)
             alone = living == [self._node] and len(self._leases) == self._store.partitions
@@ -123,10 +130,15 @@ class Holdings:
         taken = await self._store.acquire(wanted, self._node, self._ttl_ms) if wanted else []
         self._leases.update((lease.partition, lease) for lease in taken)
         self._new.update(lease.partition for lease in taken)
-        ends = [lease.expires_at for lease in held if lease.partition not in self._leases]
+        ends = {lease.partition: lease.expires_at for lease in held if lease.partition not in self._leases}
+        seen, self._ends = self._ends, ends
+        if not taken and not ends:
+            return None
+        now = await self._store.time()
+        self.moves.update(_how(seen.get(lease.partition), now) for lease in taken)
         if not ends:
             return None
-        left_ms = max(min(ends) - await self._store.time(), 1)
+        left_ms = max(min(ends.values()) - now, 1)
         return self._clock.monotonic_ns() + left_ms * 1_000_000
 
     async def watch(self) -> None:
@@ -166,6 +178,7 @@ class Holdings:
         idle = self._leaving.difference(busy)
         if idle:
             await self._store.release([self._leases[partition] for partition in idle])
+            self.moves["given_back"] += len(idle)
         for partition in idle:
             del self._leases[partition]
         self._drop(idle)
@@ -187,3 +200,10 @@ class Holdings:
         """Note what is not ours any more."""
         self._let_go(partitions)
         self._leaving.difference_update(partitions)
+
+
+def _how(end: int | None, now: int) -> str:
+    """Say how a partition came to us whose last owner's lease was to end at a time, as far as we saw."""
+    if end is None:
+        return "free"
+    return "handed_over" if now < end else "taken_over"  # before its end it is free only if it was given back

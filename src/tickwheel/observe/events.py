@@ -16,7 +16,7 @@ on a thread. A witness is there while tasks are added, and may write on them bef
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Literal
 
 import msgspec
@@ -86,9 +86,12 @@ class Events:
 
         return leave
 
-    @contextmanager
-    def adding(self, tasks: Sequence[Task]) -> Iterator[Sequence[Task]]:
+    def adding(self, tasks: Sequence[Task]) -> AbstractContextManager[Sequence[Task]]:
         """Add tasks before witnesses, as these want them to be."""
+        return self._attended(tasks) if self._witnesses else nullcontext(tasks)
+
+    @contextmanager
+    def _attended(self, tasks: Sequence[Task]) -> Iterator[Sequence[Task]]:
         with ExitStack() as witnesses:
             for witness in self._witnesses:
                 tasks = witnesses.enter_context(witness(tasks))

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from tickwheel.errors import MissingExtra
 from tickwheel.observe.events import Event, Kind
-from tickwheel.observe.picture import Picture, Watched
+from tickwheel.observe.picture import MOVES, Picture, Watched
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -155,6 +155,12 @@ def read(picture: Picture) -> Iterator[Metric]:
         ("partitions_owned", "Partitions whose tasks this scheduler runs.", picture.partitions),
     ):
         yield GaugeMetricFamily(f"tickwheel_{name}", words, value)
+    moves = CounterMetricFamily(
+        "tickwheel_partition_moves", "Partitions that came to this scheduler, or left it.", labels=("move",)
+    )
+    for move in MOVES:
+        moves.add_metric((move,), picture.moves.get(move, 0))
+    yield moves
     levels = GaugeMetricFamily("tickwheel_wheel_timers", "Tasks on each dial of the wheel.", labels=("level",))
     for level, timers in enumerate(picture.levels):
         levels.add_metric((str(level),), timers)

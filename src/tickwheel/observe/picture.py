@@ -9,14 +9,22 @@ It is made by the engine, on its loop, when someone asks: between two pictures n
 """
 
 from operator import add
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from tickwheel.observe.events import Events
 
-__all__ = ["Dial", "Dials", "Picture", "Watched"]
+__all__ = ["MOVES", "Dial", "Dials", "Picture", "Watched"]
+
+MOVES: Final = (
+    "free",  # taken, and nobody was seen to have it before
+    "handed_over",  # taken, given back by another node
+    "taken_over",  # taken, because the lease of another node had run out
+    "given_back",  # so that another node could have it
+    "lost",  # to another node, or because it could not be renewed in time
+)
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +39,7 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     oldest_due_at: int | None  # of what is due and not claimed; None if nothing is
     clock_step_ms: int  # by how much the wall clock was set since the engine began; below 0: back
     partitions: int  # that this engine owns for certain
+    moves: dict[str, int] = {}  # how many partitions came to it or left it, by how: see MOVES
     parked: int = 0  # tasks that are due and wait in queues for consumers
     leased: int = 0  # tasks that consumers have leased from queues
 

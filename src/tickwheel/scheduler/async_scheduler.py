@@ -13,14 +13,16 @@ a crash.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from random import Random
 from typing import Any, Self, TypeVar, Unpack
 
 import msgspec
 
 from tickwheel.clock import Clock, SystemClock
+from tickwheel.cluster import StoreClock
 from tickwheel.durations import Duration
 from tickwheel.errors import InvalidSchedule, NoQueuesHere, UnknownTask
 from tickwheel.observe.events import Events
@@ -34,7 +36,7 @@ from tickwheel.scheduler.recipients import Courier
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.scheduler.verbs import Verbs
 from tickwheel.stores import open_store
-from tickwheel.stores.bounds import check_limit
+from tickwheel.stores.bounds import BATCH_MAX, check_limit
 from tickwheel.stores.contract import Filter, OnConflict, Order, Page, Store
 from tickwheel.tasks.delivery import check_queue
 from tickwheel.tasks.policies import NEVER_AGAIN, RetryPolicy
@@ -62,7 +64,9 @@ class AsyncScheduler(Verbs):
     ) -> None:
         self._where = store
         self._run = run
-        self._clock = clock or SystemClock()
+        # On the usual clock it goes by the store's own: a server's, which is the same for all nodes.
+        clock = clock or SystemClock()
+        self._clock: Clock = StoreClock(clock) if isinstance(clock, SystemClock) else clock
         self._chance = chance or Random()  # noqa: S311 - spreads retries and names tasks, keeps no secrets
         self._options = msgspec.convert(options, Options) if options else Options()
         self._registry = Registry(lasting=store != "memory://")
@@ -107,16 +111,16 @@ class AsyncScheduler(Verbs):
         """Open the store, see what was left undone, and begin to run tasks. Harmless if it was started."""
         if self._store is None:
             where = self._where
-            # On the usual clock, leases end by the store's own: a server's, which is the same for all nodes.
-            now_ms = None if isinstance(self._clock, SystemClock) else self._now
+            now_ms = None if isinstance(self._clock, StoreClock) else self._now
             self._store = await open_store(where, now_ms=now_ms) if isinstance(where, str) else where
+        await self._set_clock()
         if self._run and self._engine is None:
             options = self._options
             engine = Engine(
                 self._store,
                 self._registry,
                 Workers(threads=options.threads, processes=options.processes, queue_max=options.in_flight_max),
-                node=self._new_id(self._now()),
+                node=next(self._new_ids(self._now(), 1)),
                 clock=self._clock,
                 events=self.events,
                 options=options,
@@ -159,12 +163,15 @@ class AsyncScheduler(Verbs):
         **wishes: Unpack[Wishes],
     ) -> Task:
         """Add a task for a handler, a webhook or a queue; it is durable when this returns."""
-        return (await self.add_many([{"handler": handler, "args": args, **wishes}], on_conflict=on_conflict))[0]
+        return (await self.add_one({"handler": handler, "args": args, **wishes}, on_conflict=on_conflict)).task
 
     async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
+        await self._set_clock()
         now = self._now()
-        drafts = [self._draft(wishes, now) for wishes in tasks]
+        wanted = list(islice(tasks, BATCH_MAX + 1))  # one more than a store takes, for it to say so
+        new_ids = self._new_ids(now, len(wanted))
+        drafts = [self._draft(wishes, new_ids, now) for wishes in wanted]
         return [conflict.task for conflict in await self._add_noted(drafts, on_conflict)]
 
     # -- asking
@@ -215,6 +222,7 @@ class AsyncScheduler(Verbs):
         """Move a task that waits."""
         if (delay is None) == (at is None):
             raise InvalidSchedule("say when: a delay from now, or a time")
+        await self._set_clock()
         run_at = self._now() + to_ms(delay) if delay is not None else moment_of(at)
         return self._note(await self._opened.reschedule(task_id, run_at), "rescheduled")
 
@@ -293,9 +301,16 @@ class AsyncScheduler(Verbs):
             raise InvalidSchedule("this scheduler was not started: use `async with`, or await start()")
         return self._store
 
+    async def _set_clock(self) -> None:
+        """See that our clock goes by the store's; who runs tasks asks for that with every renewal of its leases."""
+        if isinstance(self._clock, StoreClock) and self._clock.in_doubt:
+            await self._clock.set_by(self._opened)
+
     def _now(self) -> int:
         return self._clock.time_ns() // 1_000_000
 
-    def _new_id(self, now: int) -> str:
-        """Make an id of its own, after all that were made before: what was added together is stored together."""
-        return f"{now:012x}{self._chance.getrandbits(80):020x}"
+    def _new_ids(self, now: int, count: int) -> Iterator[str]:
+        """Make ids of their own, after all that were made before: what was added together is stored together."""
+        moment = f"{now:012x}"
+        drawn = f"{self._chance.getrandbits(80 * count):0{20 * count}x}"
+        return (moment + drawn[place : place + 20] for place in range(0, 20 * count, 20))

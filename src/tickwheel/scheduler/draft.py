@@ -46,37 +46,46 @@ class Wishes(TypedDict, total=False):
     queue: str  # where it waits to be leased, instead of a handler
 
 
+TO_WHOM: Final = frozenset({"handler", "args"})  # said beside the wishes
 WISHES: Final = frozenset(Wishes.__annotations__)
 AS_SAID: Final = ("meta", "tags", "priority", "late", "times", "at_most_once", "expires_at")
-USUAL: Final = frozenset({"id", "delay", "at"})  # what most tasks say
+USUAL: Final = TO_WHOM | {"id", "delay", "at"}  # what most tasks say
+PLAIN_ARGS_MAX: Final = 16  # that are looked at one by one
+PLAIN_CHARS_MAX: Final = 1_000
+INT_MAX: Final = 2**53 - 1
 
 
-def draft(handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, *, now: int, partitions: int) -> Task:
-    """Make a task, or say what is wrong with it; its id has to be among the wishes."""
-    said = wishes.keys()
-    if not said <= WISHES:
-        raise InvalidTask(f"a task has no {min(said - WISHES)!r}; it has {', '.join(sorted(WISHES))}")
-    task_id = _id(wishes["id"])
-    if said <= USUAL:
+def draft(handler: Handler, wishes: Mapping[str, Any], task_id: object, now: int, partitions: int) -> Task:
+    """Make a task for a handler, or say what is wrong with it."""
+    name = _id(task_id)
+    partition = partition_of(name, partitions)
+    args = wishes.get("args") or {}
+    for said in wishes:
+        if said not in USUAL:
+            break
+    else:
         first = _first(wishes, ONCE, now)
         return Task(
-            id=task_id,
+            id=name,
             handler=handler.name,
-            args=_checked(args or {}, None),
+            args=_plain(args) or _checked(args, None),
             retry=handler.retry,
             timeout_ms=handler.timeout_ms,
-            partition=partition_of(task_id, partitions),
+            partition=partition,
             run_at=first,
             occurrence_at=first,
             created_at=now,
         )
+    unknown = wishes.keys() - WISHES - TO_WHOM
+    if unknown:
+        raise InvalidTask(f"a task has no {min(unknown)!r}; it has {', '.join(sorted(WISHES))}")
     unusual = _unusual(wishes, handler.retry, handler.timeout_ms)
     first = _first(wishes, unusual["trigger"], now)
     return Task(
-        id=task_id,
+        id=name,
         handler=handler.name,
-        args=_checked(args or {}, unusual["meta"]),
-        partition=partition_of(task_id, partitions),
+        args=_checked(args, unusual["meta"]),
+        partition=partition,
         run_at=first,
         occurrence_at=first,
         created_at=now,
@@ -84,7 +93,7 @@ def draft(handler: Handler, args: Mapping[str, Any] | None, wishes: Wishes, *, n
     )
 
 
-def _unusual(wishes: Wishes, retry: RetryPolicy, timeout_ms: int) -> dict[str, Any]:
+def _unusual(wishes: Mapping[str, Any], retry: RetryPolicy, timeout_ms: int) -> dict[str, Any]:
     """Return the fields of a task that are not as usual; a policy and a timeout stand for what is not said."""
     trigger = _trigger(wishes)
     times = wishes.get("times", 1 if isinstance(trigger, Once) else -1)
@@ -113,7 +122,7 @@ def _unusual(wishes: Wishes, retry: RetryPolicy, timeout_ms: int) -> dict[str, A
     }
 
 
-def amended(task: Task, args: Mapping[str, Any] | None, wishes: Wishes, now: int) -> Task:
+def amended(task: Task, args: Mapping[str, Any] | None, wishes: Mapping[str, Any], now: int) -> Task:
     """Return a task that waits as it is to be from now on: what is not said stays as it is."""
     said = wishes.keys()
     if not said <= WISHES - {"id"}:
@@ -165,7 +174,7 @@ def to_ms(duration: Duration) -> int:
     return -(-to_ns(duration) // 1_000_000)
 
 
-def _trigger(wishes: Wishes) -> Trigger:
+def _trigger(wishes: Mapping[str, Any]) -> Trigger:
     if "every" in wishes and "cron" in wishes:
         raise InvalidSchedule("a task is due at every interval or by a cron expression, not both")
     if "tz" in wishes and "cron" not in wishes:
@@ -177,14 +186,14 @@ def _trigger(wishes: Wishes) -> Trigger:
     return ONCE
 
 
-def _first(wishes: Wishes, trigger: Trigger, now: int) -> int:
+def _first(wishes: Mapping[str, Any], trigger: Trigger, now: int) -> int:
     """Return when a task is due for the first time."""
-    if "delay" in wishes and "at" in wishes:
-        raise InvalidSchedule("a task has a delay or a time, not both")
+    if "delay" in wishes:
+        if "at" in wishes:
+            raise InvalidSchedule("a task has a delay or a time, not both")
+        return now + to_ms(wishes["delay"])
     if "at" in wishes:
         return moment_of(wishes["at"])
-    if "delay" in wishes:
-        return now + to_ms(wishes["delay"])
     if isinstance(trigger, Once):
         return now
     first = trigger.next_after(now)
@@ -205,17 +214,36 @@ def moment_of(at: object) -> int:
     )
 
 
-def _retry(wishes: Wishes, usual: RetryPolicy) -> RetryPolicy:
+def _retry(wishes: Mapping[str, Any], usual: RetryPolicy) -> RetryPolicy:
     if "retry" in wishes and "retries" in wishes:
         raise InvalidTask("give retries, or a whole RetryPolicy as retry, not both")
     if "retries" in wishes:
         return msgspec.structs.replace(usual, retries=wishes["retries"])
-    return wishes.get("retry", usual)
+    policy: RetryPolicy = wishes.get("retry", usual)
+    return policy
 
 
-def _late(wishes: Wishes) -> LatePolicy:
+def _late(wishes: Mapping[str, Any]) -> LatePolicy:
     late = wishes.get("late", RUN_ONCE)
     return late if isinstance(late, LatePolicy) else LatePolicy(mode=late)
+
+
+def _plain(args: object) -> dict[str, Any] | None:
+    """Return a copy of a few short and simple arguments, which come out of JSON as they went in; None of others."""
+    if type(args) is not dict or len(args) > PLAIN_ARGS_MAX:
+        return None
+    for name, value in args.items():
+        if type(name) is not str or not _is_plain(name):
+            return None
+        if not (value is None or type(value) is bool or _is_plain(value)):
+            return None
+    return args.copy()
+
+
+def _is_plain(value: object) -> bool:
+    if type(value) is str:
+        return len(value) <= PLAIN_CHARS_MAX and value.isascii()
+    return type(value) is int and -INT_MAX <= value <= INT_MAX
 
 
 def _checked(args: Mapping[str, Any], meta: dict[str, str] | None) -> dict[str, Any]:
@@ -228,7 +256,8 @@ def _checked(args: Mapping[str, Any], meta: dict[str, str] | None) -> dict[str, 
         raise InvalidTask(f"the arguments of a task are kept as JSON: {error}") from None
     if size_bytes > PAYLOAD_BYTES_MAX:
         raise PayloadTooLarge("the arguments", size_bytes, PAYLOAD_BYTES_MAX)
-    read: dict[str, Any] = msgspec.json.decode(written)
-    if not isinstance(given, Mapping) or read.keys() != given.keys():  # a name that is no text came back as one
-        raise InvalidTask(f"the arguments of a task are a dict of names and values, not {args!r}")
-    return read
+    if isinstance(given, Mapping):
+        read: dict[str, Any] = msgspec.json.decode(written)
+        if read.keys() == given.keys():  # otherwise a name that is no text came back as one
+            return read
+    raise InvalidTask(f"the arguments of a task are a dict of names and values, not {args!r}")

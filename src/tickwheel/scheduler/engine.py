@@ -15,7 +15,7 @@ is loaded anew, and nothing runs before its time comes again.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import suppress
 from itertools import compress
 from operator import add
@@ -23,7 +23,7 @@ from random import Random
 from typing import Final
 
 from tickwheel.clock import Clock
-from tickwheel.cluster import Holdings
+from tickwheel.cluster import Holdings, StoreClock
 from tickwheel.errors import StoreError
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Dials, Picture
@@ -45,6 +45,7 @@ log = logging.getLogger("tickwheel.scheduler")
 STEP_MS: Final = 1_000  # a wall clock that goes back by more than this was set, not corrected
 LISTEN_S: Final = 0.1  # between two looks at what others changed, at the least
 LISTEN_SHARE: Final = 10  # and so many times as long as the last one took
+LISTEN_S_MAX: Final = 1.0  # but no longer: a look takes long as well if the process is suspended meanwhile
 DRAIN_S: Final = 0.02  # between two looks whether something still runs in what is to be given back
 PAUSE_S: Final = 0.1  # after a store could not be reached, at first
 PAUSE_S_MAX: Final = 5.0
@@ -101,6 +102,8 @@ class Engine:
         )
         self._loaded_until = 0
         self._rescan_at = self._now() + options.rescan_ms
+        self._hints = self._changes()  # before anything is loaded, so that nothing comes in between
+        self._untold: set[int] = set()  # where something changed, and nobody has looked yet
         self._held = asyncio.Event()  # there was a round, and something may be new
         self._look = asyncio.Event()  # at the agenda
         self._stopping = False
@@ -191,6 +194,8 @@ class Engine:
             self._holdings.let_go()
             self._doubtful = False
             await self._hand_over()
+        if isinstance(self._clock, StoreClock):
+            await self._clock.set_by(self._store)
         await self._holdings.take(self._busy())
         self._held.set()
 
@@ -213,7 +218,7 @@ class Engine:
         if new := self._holdings.new():
             await self._recover(new)
         now = self._now()
-        leases = self._holdings.leases()
+        leases = self._holdings.kept()
         if leases and now + self._options.horizon_ms // 2 > self._loaded_until:
             await self._load(leases, (self._loaded_until, LAST_ID), now + self._options.horizon_ms)
             self._loaded_until = now + self._options.horizon_ms
@@ -306,7 +311,7 @@ class Engine:
         self._agenda = Agenda(self._now())
         self.queues.forget(self._agenda.origin)
         until = self._now() + self._options.horizon_ms
-        await self._load(self._holdings.leases(), None, until)
+        await self._load(self._holdings.kept(), None, until)
         self._loaded_until = until
 
     async def _claim(self, leases: list[Lease], entries: list[Due], now: int) -> None:
@@ -332,21 +337,35 @@ class Engine:
     # -- listen: what others change
 
     async def _listen(self) -> None:
-        partitions = range(self._store.partitions)
-        async for changed in self._store.changes(list(partitions)):
-            begun_ns = self._clock.monotonic_ns()
-            leases = [lease for lease in self._holdings.leases() if lease.partition in changed]
-            # What is due later is found in time by the next rescan.
-            await self._load(leases, None, min(self._loaded_until, self._now() + 2 * self._options.rescan_ms))
-            running = [task.id for task in self._flights.tasks() if task.partition in changed]
-            running += self.queues.leases.ids(changed)
-            for task in await self._store.get(running) if running else []:
-                if task is not None and task.cancel_requested:
-                    self._flights.cancel(task.id)
-                    self.queues.leases.cancel(task.id)
-            # Most of what changes is our own doing, and known: looking for the rest gets a share of the time.
-            took_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
-            await asyncio.sleep(max(LISTEN_S, took_s * LISTEN_SHARE))
+        if not self._untold:  # what could not be looked at is looked at again
+            self._untold = await self._hint()
+        changed = self._untold
+        begun_ns = self._clock.monotonic_ns()
+        # Whether we may begin anything there is asked later: what is told now is not told again.
+        leases = [lease for lease in self._holdings.kept() if lease.partition in changed]
+        # What is due later is found in time by the next rescan.
+        await self._load(leases, None, min(self._loaded_until, self._now() + 2 * self._options.rescan_ms))
+        running = [task.id for task in self._flights.tasks() if task.partition in changed]
+        running += self.queues.leases.ids(changed)
+        for task in await self._store.get(running) if running else []:
+            if task is not None and task.cancel_requested:
+                self._flights.cancel(task.id)
+                self.queues.leases.cancel(task.id)
+        self._untold = set()
+        # Most of what changes is our own doing, and known: looking for the rest gets a share of the time.
+        took_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
+        await asyncio.sleep(min(max(LISTEN_S, took_s * LISTEN_SHARE), LISTEN_S_MAX))
+
+    def _changes(self) -> AsyncIterator[set[int]]:
+        return self._store.changes(range(self._store.partitions))
+
+    async def _hint(self) -> set[int]:
+        """Wait to be told where something changed: everywhere, perhaps, if nobody could tell for a while."""
+        try:
+            return await anext(self._hints)
+        except (StoreError, StopAsyncIteration):
+            self._hints = self._changes()
+            return set(range(self._store.partitions))
 
     # -- what the scheduler of this process changes, known at once
 
@@ -392,6 +411,7 @@ class Engine:
             oldest_due_at=self._agenda.oldest_due(now),
             clock_step_ms=round(step_ns / 1_000_000),
             partitions=len(self._holdings.leases()),
+            moves=dict(self._holdings.moves),
             parked=self.queues.parked,
             leased=len(self.queues.leases),
         )

@@ -178,7 +178,10 @@ class Flights:
     def finish(self, task: Task, outcome: tuple[Task, Run | None]) -> Finish | None:
         """Return what to write of a task; None if its partition is not ours any more."""
         lease = self._holdings.of(task.partition)
-        return None if lease is None else Finish(lease=lease, task=storable(outcome[0]), run=outcome[1])
+        if lease is None:
+            return None
+        after, run = outcome
+        return Finish(lease=lease, task=storable(after), run=None if run is None else replace(run, node=lease.node))
 
     def _land(self, task_id: str, task: Task | None) -> None:
         self._tasks.pop(task_id, None)
@@ -203,19 +206,38 @@ class Flights:
             self._over.set()  # they are still to be written
             raise
         del self._finishes[: len(batch)]
-        refused: list[str] = []
+        refused: list[tuple[Finish, Kind]] = []
         now = self.now()
         for (finish, kind), written in zip(batch, accepted, strict=True):
             if written:
                 self._events.happened(kind, finish.task, now, run=finish.run)
                 self._land(finish.task.id, finish.task)
             else:
-                self._land(finish.task.id, None)
-                refused.append(finish.task.id)
-                self._events.happened("lost", finish.task, now, reason="another owner has it, or it was written before")
-        # Written before, if the answer to that was lost: then it may be due again.
-        for task in await self._store.get(refused) if refused else []:
-            self._landed(task)
+                refused.append((finish, kind))
+        if refused:
+            await self._look_into(refused)
+
+    async def _look_into(self, refused: list[tuple[Finish, Kind]]) -> None:
+        """See what has become of tasks whose outcomes were refused."""
+        try:
+            found = await self._store.get([finish.task.id for finish, _ in refused])
+        except BaseException:
+            self._finishes[:0] = refused  # to be refused again, and looked into then
+            self._over.set()
+            raise
+        now = self.now()
+        for (finish, kind), task in zip(refused, found, strict=True):
+            lease = self._holdings.of(finish.lease.partition)
+            waits = task is not None and task.status is Status.RUNNING and task.attempt == finish.task.attempt
+            if waits and lease is not None and lease.nonce != finish.lease.nonce:
+                # The lease ended and is ours again, and nobody had the task meanwhile: it is not stale.
+                self._finishes.append((replace(finish, lease=lease), kind))
+                self._over.set()
+                continue
+            self._events.happened("lost", finish.task, now, reason="another owner has it, or it was written before")
+            self._land(finish.task.id, None)
+            if task is not None:
+                self._landed(task)  # written before, if the answer to that was lost: then it may be due again
 
     async def close(self) -> None:
         """Stop what runs, put back what waits, and write what became of both."""

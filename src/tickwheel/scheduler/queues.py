@@ -183,7 +183,7 @@ class Queues:
 
     async def _claim_alone(self, queue: str, entries: list[Due], lease_ms: int) -> list[Message]:
         try:
-            claimed = await self._store.claim(self._holdings.leases(), [due.id for due in entries], self._flights.now())
+            claimed = await self._store.claim(self._holdings.kept(), [due.id for due in entries], self._flights.now())
         except BaseException:
             for due in entries:
                 self._park(due)  # what was not claimed still waits
@@ -215,7 +215,7 @@ class Queues:
             self._lines.mend(queue)
             found: list[Due] = []
             after, now = None, self._flights.now()
-            while page := await self._store.due(self._holdings.leases(), now, after, PAGE):
+            while page := await self._store.due(self._holdings.kept(), now, after, PAGE):
                 for due in page:
                     if due.queue == queue and due.id not in self.leases:
                         if len(found) < limit:

@@ -29,10 +29,9 @@ class Courier(Protocol):
         """Let go of its connections; it may be used again."""
 
 
-def recipient(
-    registry: Registry, handler: str | Callable[..., Any] | None, wishes: Mapping[str, Any], *, here: bool
-) -> Handler:
+def recipient(registry: Registry, wishes: Mapping[str, Any], *, here: bool) -> Handler:
     """Return who gets a task; `here` if it is to be someone whom this process knows."""
+    handler = wishes.get("handler")
     if "webhook" not in wishes and "queue" not in wishes:
         return _function(registry, handler, here=here)
     if handler is not None or ("webhook" in wishes and "queue" in wishes):

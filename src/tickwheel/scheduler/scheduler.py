@@ -25,7 +25,7 @@ from tickwheel.scheduler.draft import Wishes
 from tickwheel.scheduler.leases import Message
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.scheduler.verbs import Action
-from tickwheel.stores.contract import Filter, OnConflict, Order, Page, Store, Total
+from tickwheel.stores.contract import Filter, Lease, OnConflict, Order, Page, Store, Total
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.timers.event_loop import EventLoop
 
@@ -177,9 +177,21 @@ class Scheduler:
         """Count the tasks of each status."""
         return self._call(self._inner.counts())
 
+    def leases(self) -> Sequence[Lease]:
+        """List who runs the tasks of which partition, among all that share the store."""
+        return self._call(self._inner.leases())
+
     def count(self, wanted: Filter) -> Total:
         """Count tasks; of very many, some, and it says so."""
         return self._call(self._inner.count(wanted))
+
+    def time(self) -> int:
+        """Read the store's clock; this process's, if the store has none."""
+        return self._call(self._inner.time())
+
+    def handler_names(self) -> set[str]:
+        """Return the names of the handlers this process knows."""
+        return {handler.name for handler in self._inner.handlers()}
 
     def sweep(self, action: Action, wanted: Filter) -> Iterator[tuple[int, int]]:
         """Do the same to all tasks that fit, page by page; tell how many were seen and how many changed so far."""

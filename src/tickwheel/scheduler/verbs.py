@@ -8,13 +8,13 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal, Unpack, cast
 
 from msgspec.structs import replace
 
-from tickwheel.errors import DuplicateTask, TaskHasChanged, TaskIsRunning, TickwheelError, UnknownTask
+from tickwheel.errors import DuplicateTask, InvalidTask, TaskHasChanged, TaskIsRunning, TickwheelError, UnknownTask
 from tickwheel.observe.events import Events, Kind
 from tickwheel.observe.picture import Dials
 from tickwheel.scheduler.draft import Wishes, amended, draft
@@ -58,7 +58,10 @@ class Verbs(ABC):
     def _now(self) -> int: ...
 
     @abstractmethod
-    def _new_id(self, now: int) -> str: ...
+    async def _set_clock(self) -> None: ...
+
+    @abstractmethod
+    def _new_ids(self, now: int, count: int) -> Iterator[str]: ...
 
     @abstractmethod
     def _note(self, task: Task, kind: Any) -> Task: ...
@@ -81,6 +84,10 @@ class Verbs(ABC):
     async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
         """Count tasks; of very many, some, and it says so."""
         return await self._opened.count(wanted, most)
+
+    def may_run(self, task: Task) -> bool:
+        """Say whether a process like this one knows what to do with a task; one without handlers cannot tell."""
+        return task.handler in self._registry or task.queue is not None or not self._registry.names()
 
     def handlers(self) -> list[Handler]:
         """List the handlers this process knows, by name."""
@@ -107,27 +114,39 @@ class Verbs(ABC):
         """The name of this scheduler among others on its store; None if it runs nothing."""
         return None if self._engine is None else self._engine.node
 
+    async def time(self) -> int:
+        """Read the store's clock, by which leases end; its own process's, if the store has none."""
+        return await self._opened.time()
+
     async def leases(self) -> list[Lease]:
         """List who runs the tasks of which partition, among all that share the store."""
         return await self._opened.leases()
 
     # -- adding
 
+    async def add_one(self, wishes: Mapping[str, Any], *, on_conflict: OnConflict = "reject") -> Conflict:
+        """Add a task, a dict of what `add` takes, and say whether it is the one that is in the store now."""
+        await self._set_clock()
+        now = self._now()
+        task = self._draft(wishes, self._new_ids(now, 1), now)
+        return (await self._add_noted([task], on_conflict))[0]
+
     async def add_each(
         self, tasks: Sequence[Mapping[str, Any]], *, on_conflict: OnConflict = "reject"
     ) -> list[Conflict | TickwheelError]:
         """Add those tasks that can be added, in one commit; for each of the others, say why not."""
+        await self._set_clock()
         now = self._now()
+        new_ids = self._new_ids(now, len(tasks))
         answers: list[Conflict | TickwheelError | None] = [None] * len(tasks)
         drafts: dict[int, Task] = {}
         for place, wishes in enumerate(tasks):
             try:
-                drafts[place] = self._draft(wishes, now)
+                drafts[place] = self._draft(wishes, new_ids, now)
             except TickwheelError as error:
                 answers[place] = error
         named = {place: task for place, task in drafts.items() if "id" in tasks[place]}
-        # Of one alone the store says it itself, and an id that was just made is nobody else's.
-        refused = await self._refused(named, on_conflict) if len(drafts) > 1 and named else {}
+        refused = await self._refused(named, on_conflict) if named else {}  # an id that was just made is nobody else's
         while True:
             answers = [refused.get(place, answer) for place, answer in enumerate(answers)]
             wanted = {place: task for place, task in drafts.items() if place not in refused}
@@ -144,16 +163,16 @@ class Verbs(ABC):
         self, handler: str | Callable[..., Any] | None = None, args: Mapping[str, Any] | None = None, **wishes: Any
     ) -> Task:
         """Make a task as `add` would, with all its checks, and do not add it."""
-        return self._draft({"handler": handler, "args": args, **wishes}, self._now())
+        now = self._now()
+        return self._draft({"handler": handler, "args": args, **wishes}, self._new_ids(now, 1), now)
 
-    def _draft(self, wishes: Mapping[str, Any], now: int) -> Task:
+    def _draft(self, wishes: Mapping[str, Any], new_ids: Iterator[str], now: int) -> Task:
         """Make a task of what a caller says."""
-        rest: Any = dict(wishes)
-        wanted, args = rest.pop("handler", None), rest.pop("args", None)
-        handler = recipient(self._registry, wanted, rest, here=self._run)
-        if "id" not in rest:
-            rest["id"] = self._new_id(now)
-        return draft(handler, args, rest, now=now, partitions=self._opened.partitions)
+        if type(wishes) is not dict and not isinstance(wishes, Mapping):
+            raise InvalidTask(f"each task is a dict of what add() takes, not {wishes!r:.100}")
+        handler = recipient(self._registry, wishes, here=self._run)
+        task_id = wishes["id"] if "id" in wishes else next(new_ids)
+        return draft(handler, wishes, task_id, now, self._opened.partitions)
 
     async def _refused(self, drafts: Mapping[int, Task], on_conflict: OnConflict) -> dict[int, TickwheelError]:
         """Find out what would keep a batch from being added."""

@@ -4,13 +4,14 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import msgspec
-from litestar import Response, post
+from litestar import post
 
+from tickwheel.server.answers import Answer, answer
 from tickwheel.server.bodies import CronBody
 from tickwheel.server.moments import moment
 from tickwheel.server.problems import pointing
 from tickwheel.server.reading import body_of
-from tickwheel.server.service import Asked, answer, service_of
+from tickwheel.server.service import Asked, service_of
 from tickwheel.tasks.triggers import Cron, in_words, preview
 
 __all__ = ["CronPreview", "CronRun", "handlers"]
@@ -32,7 +33,7 @@ class CronPreview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @post("/v1/cron:preview", opt={"role": "read"}, status_code=200)
-async def show(request: Asked) -> Response[bytes]:
+async def show(request: Asked) -> Answer:
     """Say when a cron expression is due."""
     service = service_of(request)
     body = await body_of(request, CronBody, service.config.depth_max)

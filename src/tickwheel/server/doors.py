@@ -9,11 +9,12 @@ may they?                   the role that the address asks for (`opt={"role": ..
 
 import secrets
 from collections import OrderedDict
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from litestar import Request
 from litestar.connection import ASGIConnection
-from litestar.handlers import BaseRouteHandler
 
 from tickwheel.clock import Clock
 from tickwheel.server.config import LOOPBACK, Config
@@ -89,16 +90,15 @@ class Doors:
         self._config = config
         self._rates = Rates(config.rate_per_s, clock)
 
-    async def guard(self, connection: Connection, handler: BaseRouteHandler) -> None:
+    async def guard(self, connection: Request[Any, Any, Any]) -> None:
         """Check a request before its handler has it."""
-        method = connection.scope.get("method", "GET")
         if self.tokens is None:
             self._check_host(connection)
-        if method not in SAFE:
+        if connection.method not in SAFE:
             self._check_origin(connection)
         holder = self.holder_of(connection)
         self._check_rate(connection, holder)
-        needed = handler.opt.get("role")
+        needed = connection.route_handler.opt.get("role")
         if needed is None:
             return
         if holder is None:
@@ -124,7 +124,7 @@ class Doors:
         return self.sessions.holder_of(session) if session else None
 
     def _check_host(self, connection: Connection) -> None:
-        host = _name_of(f"//{connection.headers.get('host', '')}")
+        host = _name_of(connection.headers.get("host", ""))
         if host not in LOOPBACK and host not in self._config.hosts and "*" not in self._config.hosts:
             detail = f"without tokens it answers to localhost, not to {host!r}; name it in `hosts` if that is right"
             raise Problem(403, "foreign-host", "This server does not go by that name", detail)
@@ -152,8 +152,9 @@ class Doors:
             )
 
 
-def _name_of(url: str) -> str:
+@lru_cache(maxsize=1024)  # the same few names again and again
+def _name_of(host: str) -> str:
     try:
-        return urlsplit(url).hostname or ""
+        return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""

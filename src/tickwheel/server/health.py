@@ -1,14 +1,15 @@
-"""/livez, /readyz and /metrics: for those who watch over the server."""
+"""/livez (or /healthz), /readyz and /metrics: for those who watch over the server."""
 
 import asyncio
 from typing import Final, Literal
 
 import msgspec
-from litestar import Response, get
+from litestar import get
 
 from tickwheel.errors import TickwheelError
 from tickwheel.observe.metrics import CONTENT_TYPE
-from tickwheel.server.service import Asked, Service, answer, service_of
+from tickwheel.server.answers import Answer, answer
+from tickwheel.server.service import Asked, Service, service_of
 
 __all__ = ["Health", "handlers"]
 
@@ -22,14 +23,14 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-@get("/livez", opt={"role": None})
-async def live() -> Response[bytes]:
+@get(["/livez", "/healthz"], opt={"role": None})
+async def live() -> Answer:
     """Say that the process lives."""
     return answer(Health(status="ok", reason="it answers"))
 
 
 @get("/readyz", opt={"role": None})
-async def ready(request: Asked) -> Response[bytes]:
+async def ready(request: Asked) -> Answer:
     """Say whether requests should be sent here."""
     service: Service = request.app.state.service
     reason = await unready(service)
@@ -56,9 +57,9 @@ async def unready(service: Service) -> str | None:
 
 
 @get("/metrics", opt={"role": "read"})
-async def metrics(request: Asked) -> Response[bytes]:
+async def metrics(request: Asked) -> Answer:
     """Return figures for Prometheus."""
-    return Response(service_of(request).metrics.render(), media_type=CONTENT_TYPE)
+    return Answer(service_of(request).metrics.render(), media_type=CONTENT_TYPE)
 
 
 handlers = [live, ready, metrics]

@@ -5,27 +5,48 @@
     ... with another body                       422
     ... while the first is not answered yet     409
 
-Answers are kept for a day, in this process: a restart forgets them. What has to be added once whatever happens has an
-`id`. An answer that says what is wrong is not kept, because nothing was done.
+Answers are kept for a day, in this process. What is added under a key is known again for longer, after a crash and by
+other servers on the same store: a task without an id gets one that is made of its key, and carries a fingerprint of its
+request. An answer that says what is wrong is not kept, because nothing was done.
 """
 
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from litestar import Request, Response
+from litestar import Request
 
 from tickwheel.clock import Clock
+from tickwheel.server.answers import Answer
 from tickwheel.server.problems import Problem
+from tickwheel.tasks import Task
 
-__all__ = ["Idempotency"]
+__all__ = ["REPLAYED", "Idempotency", "Mark"]
 
 KEEP_S: Final = 86_400
 KEY_CHARS_MAX: Final = 255
 BYTES_MAX: Final = 64 * 2**20  # of all answers that are kept
+META: Final = "tickwheel-request"
 FAILED: Final = 400  # the first status that is a failure
+
+
+class Mark(NamedTuple):
+    """What a key leaves on tasks that are added under it."""
+
+    key: str  # whose it is and which, as a hash
+    fingerprint: str
+
+    def put_on(self, wishes: dict[str, Any], place: int = 0) -> None:
+        """Give a task an id that is the same whenever its request is sent, and what that request was."""
+        wishes["id"] = f"{self.key}-{place}"
+        wishes["meta"] = {**wishes.get("meta", {}), META: self.fingerprint}
+
+    def check(self, there: Task) -> None:
+        """Refuse a task that was added by another request under this key."""
+        if there.meta.get(META) != self.fingerprint:
+            raise reused()
 
 
 class Kept(msgspec.Struct):
@@ -33,7 +54,11 @@ class Kept(msgspec.Struct):
 
     fingerprint: bytes
     ends_ns: int
-    answer: tuple[int, bytes, dict[str, str]] | None = None
+    answer: Answer | None = None
+
+
+Work = Callable[[Mark | None], Awaitable[Answer]]  # of a request; None if it has no key
+REPLAYED: Final = {"idempotency-replayed": "true"}
 
 
 class Idempotency:
@@ -45,13 +70,11 @@ class Idempotency:
         self._kept: OrderedDict[tuple[str, str], Kept] = OrderedDict()
         self._bytes = 0
 
-    async def once(
-        self, request: Request[Any, Any, Any], who: str, work: Callable[[], Awaitable[Response[bytes]]]
-    ) -> Response[bytes]:
+    async def once(self, request: Request[Any, Any, Any], who: str, work: Work) -> Answer:
         """Do the work of a request, or answer as before."""
         key = request.headers.get("idempotency-key")
         if key is None:
-            return await work()
+            return await work(None)
         if not 1 <= len(key) <= KEY_CHARS_MAX:
             raise Problem(422, "invalid-idempotency-key", "Not a key", f"a key has 1 to {KEY_CHARS_MAX} characters")
         asked = f"{request.method} {request.scope.get('raw_path', b'')!r}\n".encode() + await request.body()
@@ -60,30 +83,24 @@ class Idempotency:
         if kept is None:
             return await self._do((who, key), fingerprint, work)
         if kept.fingerprint != fingerprint:
-            detail = "this key belongs to another request; use a new key"
-            raise Problem(422, "idempotency-key-reused", "The key was used for something else", detail)
+            raise reused()
         if kept.answer is None:
             detail = "the first request with this key is not answered yet; try again"
             raise Problem(409, "request-in-flight", "It is being done", detail, headers={"retry-after": "1"})
-        status, body, headers = kept.answer
-        return Response(
-            body, status_code=status, media_type="application/json", headers={**headers, "idempotency-replayed": "true"}
-        )
+        before = kept.answer
+        return Answer(before.body, before.status, {**before.headers, **REPLAYED})
 
-    async def _do(
-        self, key: tuple[str, str], fingerprint: bytes, work: Callable[[], Awaitable[Response[bytes]]]
-    ) -> Response[bytes]:
+    async def _do(self, key: tuple[str, str], fingerprint: bytes, work: Work) -> Answer:
         entry = Kept(fingerprint, self._clock.monotonic_ns() + KEEP_S * 10**9)
         self._kept[key] = entry
         try:
-            answer = await work()
+            answer = await work(Mark(hashlib.sha256("\0".join(key).encode()).hexdigest()[:32], fingerprint.hex()[:32]))
         except BaseException:
             self._drop(key)
             raise
-        if answer.status_code is not None and answer.status_code < FAILED:
-            body = bytes(answer.content or b"")
-            entry.answer = answer.status_code, body, {name: str(value) for name, value in answer.headers.items()}
-            self._bytes += len(body)
+        if answer.status < FAILED:
+            entry.answer = answer
+            self._bytes += len(answer.body)
             self._make_room()
         else:
             self._drop(key)
@@ -103,4 +120,10 @@ class Idempotency:
     def _drop(self, key: tuple[str, str]) -> None:
         kept = self._kept.pop(key, None)
         if kept is not None and kept.answer is not None:
-            self._bytes -= len(kept.answer[1])
+            self._bytes -= len(kept.answer.body)
+
+
+def reused() -> Problem:
+    """Say that a key was used before."""
+    detail = "this key belongs to another request; use a new key"
+    return Problem(422, "idempotency-key-reused", "The key was used for something else", detail)

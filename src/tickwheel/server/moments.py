@@ -5,6 +5,7 @@
 """
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["moment", "moment_or_none", "seconds"]
@@ -15,7 +16,13 @@ LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999, and of the cal
 
 def moment(ms: int) -> str:
     """Write a moment, in UTC with milliseconds; what is beyond the year 9999 is written as its end."""
-    return f"{(EPOCH + timedelta(milliseconds=min(ms, LAST_MS))).isoformat(timespec='milliseconds')}Z"
+    second, rest_ms = divmod(min(ms, LAST_MS), 1000)
+    return f"{_second(second)}.{rest_ms:03}Z"
+
+
+@lru_cache(maxsize=4096)  # what happens at the same time is told again and again
+def _second(second: int) -> str:
+    return (EPOCH + timedelta(seconds=second)).isoformat()
 
 
 def moment_or_none(ms: int | None) -> str | None:

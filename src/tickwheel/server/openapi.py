@@ -6,8 +6,9 @@ The table below is the one place that says which struct is where; a test holds e
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from litestar import Response, get
+from litestar import get
 
+from tickwheel.server.answers import Answer, answer
 from tickwheel.server.batch import BatchAnswer
 from tickwheel.server.bodies import (
     AckBody,
@@ -29,7 +30,6 @@ from tickwheel.server.cron import CronPreview
 from tickwheel.server.health import Health
 from tickwheel.server.operations import OperationList
 from tickwheel.server.problems import MEDIA_TYPE, ProblemBody
-from tickwheel.server.service import answer
 from tickwheel.server.session import Me
 from tickwheel.server.shapes import Added, Extended, Messages, Runs, TaskPage, TaskShape
 from tickwheel.server.stats import ClusterShape, HandlerList, StatsShape
@@ -118,6 +118,7 @@ ADDRESSES: Final = (
     Address("post", "/v1/session", "Exchange a token for a cookie", {200: Me}, SessionBody),
     Address("delete", "/v1/session", "Forget the cookie", {204: None}),
     Address("get", "/livez", "Say that the process lives", {200: Health}),
+    Address("get", "/healthz", "Say that the process lives, by another name", {200: Health}),
     Address("get", "/readyz", "Say whether requests should be sent here", {200: Health, 503: Health}),
 )
 NUMBERS: Final = ("level", "slot")
@@ -206,7 +207,7 @@ def _problem() -> dict[str, Any]:
 
 
 @get("/openapi.json", opt={"role": None})
-async def show() -> Response[bytes]:
+async def show() -> Answer:
     """Describe the API."""
     return answer(document())
 

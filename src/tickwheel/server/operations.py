@@ -1,14 +1,15 @@
 """/v1/operations: the same for many tasks."""
 
 import msgspec
-from litestar import Response, get, post
+from litestar import get, post
 
 from tickwheel.errors import InvalidFilter
+from tickwheel.server.answers import Answer, answer
 from tickwheel.server.bodies import OperationBody
 from tickwheel.server.bulk import Operation
 from tickwheel.server.problems import Problem, pointing
 from tickwheel.server.reading import body_of
-from tickwheel.server.service import Asked, answer, service_of
+from tickwheel.server.service import Asked, service_of
 from tickwheel.server.tasks import who
 from tickwheel.server.wishes import filter_of, is_empty
 
@@ -22,11 +23,11 @@ class OperationList(msgspec.Struct, frozen=True):
 
 
 @post("/v1/operations", opt={"role": "write"})
-async def begin(request: Asked) -> Response[bytes]:
+async def begin(request: Asked) -> Answer:
     """Begin an operation, or say what it would touch."""
     service = service_of(request)
 
-    async def work() -> Response[bytes]:
+    async def work(_: object) -> Answer:
         body = await body_of(request, OperationBody, service.config.depth_max)
         wanted = filter_of(body.filter)
         if is_empty(wanted):
@@ -42,13 +43,13 @@ async def begin(request: Asked) -> Response[bytes]:
 
 
 @get("/v1/operations", opt={"role": "read"})
-async def list_operations(request: Asked) -> Response[bytes]:
+async def list_operations(request: Asked) -> Answer:
     """List the latest operations."""
     return answer(OperationList(service_of(request).operations.listed()))
 
 
 @get("/v1/operations/{operation_id:str}", opt={"role": "read"})
-async def show(request: Asked) -> Response[bytes]:
+async def show(request: Asked) -> Answer:
     """Show how far an operation is."""
     return answer(service_of(request).operations.find(request.path_params["operation_id"]))
 

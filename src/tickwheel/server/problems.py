@@ -11,8 +11,7 @@ The type is made of the name of the error, and is as stable as that.
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -100,13 +99,18 @@ def problem_of(error: TickwheelError, pointer: str | None = None) -> Problem:
     return Problem(status, slug, title, str(error), faults=faults, headers=headers)
 
 
-@contextmanager
-def pointing(pointer: str) -> Iterator[None]:
+class pointing:  # noqa: N801 - read as a word: with pointing("/cron")
     """Let what goes wrong in here point to a place in the body."""
-    try:
-        yield
-    except TickwheelError as error:
-        raise problem_of(error, pointer) from error
+
+    def __init__(self, pointer: str) -> None:
+        self._pointer = pointer
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TickwheelError):
+            raise problem_of(error, self._pointer) from error
 
 
 def respond(problem: Problem) -> Response[bytes]:

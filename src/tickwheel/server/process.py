@@ -7,6 +7,7 @@ All of it has `grace_s`. What does not end by then is run again by whoever comes
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -89,6 +90,8 @@ async def serve(
         greeting.cancel()
         await serving
         raise InvalidConfig("it could not start; the lines above say why")
+    gc.collect()
+    gc.freeze()  # modules and routes stay as long as the process: they need not be looked through again and again
     say(f"tickwheel: {scheduler.recovery or 'it adds, others run'}")
     say(f"tickwheel: ready at {url_of(listening, config)}")
     if along is not None:

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
-from litestar import Response, post
+from litestar import post
 from msgspec import UNSET
 
 from tickwheel.durations import Duration
@@ -19,12 +19,13 @@ from tickwheel.errors import LeaseLost
 from tickwheel.scheduler import Message
 from tickwheel.scheduler.draft import to_ms
 from tickwheel.scheduler.leases import check_lease, check_wait
+from tickwheel.server.answers import Answer, answer
 from tickwheel.server.bodies import AckBody, ExtendBody, LeaseBody, NackBody
 from tickwheel.server.moments import moment
 from tickwheel.server.paths import nowhere, written_after
 from tickwheel.server.problems import pointing
 from tickwheel.server.reading import body_of
-from tickwheel.server.service import Asked, Service, answer, service_of
+from tickwheel.server.service import Asked, Service, service_of
 from tickwheel.server.shapes import Extended, Messages, MessageShape, shape_of
 from tickwheel.tasks.delivery import check_queue
 
@@ -36,7 +37,7 @@ QUEUES: Final = b"/v1/queues/"
 
 
 @post("/v1/queues/{rest:path}", opt={"role": "write"}, status_code=200)
-async def act(request: Asked) -> Response[bytes]:
+async def act(request: Asked) -> Answer:
     """Lease from a queue, or say what became of a message."""
     service = service_of(request)
     written, _, verb = written_after(request, QUEUES).rpartition(":")
@@ -50,7 +51,7 @@ async def act(request: Asked) -> Response[bytes]:
     return await SETTLED[verb](service, request, rest[1])
 
 
-async def lease(service: Service, request: Asked, queue: str) -> Response[bytes]:
+async def lease(service: Service, request: Asked, queue: str) -> Answer:
     """Lease messages; whoever waits and hangs up gets none."""
     body = await body_of(request, LeaseBody, service.config.depth_max, empty=LeaseBody())
     check_span(body.lease)
@@ -98,13 +99,13 @@ def shape_of_message(message: Message) -> MessageShape:
     )
 
 
-async def ack(service: Service, request: Asked, task_id: str) -> Response[bytes]:
+async def ack(service: Service, request: Asked, task_id: str) -> Answer:
     """Complete a message."""
     body = await body_of(request, AckBody, service.config.depth_max)
     return answer(shape_of(await service.scheduler.ack(task_id, body.lease_token)))
 
 
-async def nack(service: Service, request: Asked, task_id: str) -> Response[bytes]:
+async def nack(service: Service, request: Asked, task_id: str) -> Answer:
     """Give a message back."""
     body = await body_of(request, NackBody, service.config.depth_max)
     delay = None if body.delay is UNSET else body.delay
@@ -113,7 +114,7 @@ async def nack(service: Service, request: Asked, task_id: str) -> Response[bytes
     return answer(shape_of(await service.scheduler.nack(task_id, body.lease_token, body.reason, delay=delay)))
 
 
-async def extend(service: Service, request: Asked, task_id: str) -> Response[bytes]:
+async def extend(service: Service, request: Asked, task_id: str) -> Answer:
     """Let a lease last longer."""
     body = await body_of(request, ExtendBody, service.config.depth_max)
     check_span(body.lease)

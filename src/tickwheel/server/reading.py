@@ -19,6 +19,7 @@ __all__ = ["body_of", "check_depth", "decode", "pointer_of", "query_of"]
 
 T = TypeVar("T")
 
+JSON: Final = "application/json"
 PLACE: Final = re.compile(r"^(?P<what>.*?)(?: - at `(?:key in )?\$(?P<path>.*)`)?$", re.DOTALL)
 FIELD: Final = re.compile(r"(?:unknown|missing required) field `(.*)`$", re.DOTALL)
 STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
@@ -85,7 +86,7 @@ async def body_of(request: Request[Any, Any, Any], kind: type[T], depth_max: int
     raw = await request.body()
     if not raw and empty is not None:
         return empty
-    if request.content_type[0] != "application/json":
+    if request.headers.get("content-type") != JSON and request.content_type[0] != JSON:  # the usual one is quickly seen
         detail = f"send application/json, not {request.content_type[0] or 'nothing'!r}"
         raise Problem(415, "unsupported-media-type", "The body has to be JSON", detail)
     return decode(raw, kind, depth_max)

@@ -11,8 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-from litestar import Request, Response
+from litestar import Request
 
 from tickwheel.clock import SystemClock
 from tickwheel.observe.masking import SECRET_WORDS, Mask
@@ -28,7 +27,7 @@ from tickwheel.server.problems import Problem
 from tickwheel.server.static import Dashboard
 from tickwheel.server.tokens import Tokens
 
-__all__ = ["Asked", "Service", "answer", "service_of"]
+__all__ = ["Asked", "Service", "service_of"]
 
 Asked = Request[Any, Any, Any]
 TICK_S: Final = 1.0
@@ -95,13 +94,3 @@ def service_of(request: Asked) -> Service:
         detail = "the scheduler is not open: a mounted app has to be run by the one around it, see docs/http.md"
         raise Problem(503, "not-started", "It was not started", detail, headers={"retry-after": "1"})
     return service
-
-
-def answer(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response[bytes]:
-    """Answer with JSON."""
-    return Response(
-        msgspec.json.encode(value),
-        status_code=status,
-        media_type="application/json",
-        headers={"cache-control": "no-store", "x-content-type-options": "nosniff", **(headers or {})},
-    )

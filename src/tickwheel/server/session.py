@@ -7,11 +7,12 @@ import msgspec
 from litestar import Response, delete, get, post
 from litestar.datastructures import Cookie
 
+from tickwheel.server.answers import Answer, answer
 from tickwheel.server.bodies import SessionBody
 from tickwheel.server.doors import COOKIE, SESSION_S
 from tickwheel.server.problems import Problem
 from tickwheel.server.reading import body_of
-from tickwheel.server.service import Asked, answer, service_of
+from tickwheel.server.service import Asked, service_of
 from tickwheel.server.tokens import Role
 
 __all__ = ["Me", "handlers"]
@@ -25,7 +26,7 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @get("/v1/me", opt={"role": None})
-async def me(request: Asked) -> Response[bytes]:
+async def me(request: Asked) -> Answer:
     """Say what the one who asks may do."""
     doors = service_of(request).doors
     holder = doors.holder_of(request)
@@ -33,7 +34,7 @@ async def me(request: Asked) -> Response[bytes]:
 
 
 @post("/v1/session", opt={"role": None}, status_code=200)
-async def begin(request: Asked) -> Response[bytes]:
+async def begin(request: Asked) -> Answer:
     """Exchange a token for a cookie."""
     service = service_of(request)
     body = await body_of(request, SessionBody, service.config.depth_max)
@@ -41,19 +42,17 @@ async def begin(request: Asked) -> Response[bytes]:
     holder = doors.holder_of(request) if doors.tokens is None else doors.tokens.holder_of(body.token)
     if holder is None:
         raise Problem(401, "unauthenticated", "Nobody is known by this token", "the token is wrong, or was taken out")
-    made = answer(Me(role=holder.role, auth=doors.tokens is not None))
-    made.cookies.append(
-        Cookie(
-            key=COOKIE,
-            value=doors.sessions.begin(holder),
-            max_age=SESSION_S,
-            path="/",
-            httponly=True,
-            samesite="strict",
-            secure=request.scope["scheme"] == "https",
-        )
+    cookie = Cookie(
+        key=COOKIE,
+        value=doors.sessions.begin(holder),
+        max_age=SESSION_S,
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=request.scope["scheme"] == "https",
     )
-    return made
+    known = Me(role=holder.role, auth=doors.tokens is not None)
+    return answer(known, headers={"set-cookie": cookie.to_header(header="")})
 
 
 @delete("/v1/session", opt={"role": None}, status_code=204)

@@ -1,12 +1,13 @@
 """What the answers look like, field by field: the structs are what is sent, and what /openapi.json describes."""
 
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from tickwheel.server.moments import moment, moment_or_none, seconds
-from tickwheel.tasks import ENDED, Cron, Every, Run, Status, Task
+from tickwheel.tasks import ENDED, Cron, Every, LatePolicy, RetryPolicy, Run, Status, Task
 
 __all__ = [
     "Added",
@@ -35,6 +36,9 @@ class TriggerShape(msgspec.Struct, frozen=True, kw_only=True):
     interval: float | UnsetType = UNSET
     expression: str | UnsetType = UNSET
     tz: str | UnsetType = UNSET
+
+
+ONCE_SHAPE: Final = TriggerShape(type="once")
 
 
 class RetryShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +143,7 @@ class RunShape(msgspec.Struct, frozen=True, kw_only=True):
 
     attempt: int
     occurrence: str
+    due: str
     started: str
     finished: str
     late: float
@@ -155,8 +160,8 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[RunShape]
 
 
-def shape_of(task: Task) -> TaskShape:
-    """Write a task."""
+def shape_of(task: Task, **told: Any) -> TaskShape:
+    """Write a task, and what else is told about it."""
     return TaskShape(
         id=task.id,
         name=task.handler,
@@ -171,15 +176,8 @@ def shape_of(task: Task) -> TaskShape:
         priority=task.priority,
         times=task.times,
         timeout=seconds(task.timeout_ms),
-        retry=RetryShape(
-            retries=task.retry.retries,
-            first=seconds(task.retry.first_ms),
-            factor=task.retry.factor,
-            cap=seconds(task.retry.cap_ms),
-            jitter=task.retry.jitter,
-            age=None if task.retry.age_ms is None else seconds(task.retry.age_ms),
-        ),
-        late=LateShape(mode=task.late.mode, grace=seconds(task.late.grace_ms), catch_up=task.late.catch_up),
+        retry=_retry(task.retry),
+        late=_late(task.late),
         at_most_once=task.at_most_once,
         due=moment(task.run_at),
         occurrence=moment(task.occurrence_at),
@@ -195,7 +193,25 @@ def shape_of(task: Task) -> TaskShape:
         result=task.result,
         error=task.error,
         reason=task.reason,
+        **told,
     )
+
+
+@lru_cache(maxsize=256)  # most tasks share a few policies
+def _retry(policy: RetryPolicy) -> RetryShape:
+    return RetryShape(
+        retries=policy.retries,
+        first=seconds(policy.first_ms),
+        factor=policy.factor,
+        cap=seconds(policy.cap_ms),
+        jitter=policy.jitter,
+        age=None if policy.age_ms is None else seconds(policy.age_ms),
+    )
+
+
+@lru_cache(maxsize=256)
+def _late(policy: LatePolicy) -> LateShape:
+    return LateShape(mode=policy.mode, grace=seconds(policy.grace_ms), catch_up=policy.catch_up)
 
 
 def _trigger(task: Task) -> TriggerShape:
@@ -203,7 +219,7 @@ def _trigger(task: Task) -> TriggerShape:
         return TriggerShape(type="every", interval=seconds(task.trigger.interval_ms))
     if isinstance(task.trigger, Cron):
         return TriggerShape(type="cron", expression=task.trigger.expression, tz=task.trigger.tz)
-    return TriggerShape(type="once")
+    return ONCE_SHAPE
 
 
 def next_runs(task: Task) -> list[str]:
@@ -226,10 +242,11 @@ def shape_of_run(run: Run) -> RunShape:
         occurrence=moment(run.occurrence_at),
         started=moment(run.started_at),
         finished=moment(run.finished_at),
-        late=seconds(max(run.started_at - run.occurrence_at, 0)),
+        due=moment(run.occurrence_at if run.due_at is None else run.due_at),
+        late=seconds(run.late_ms),
         took=seconds(run.finished_at - run.started_at),
         status=run.status,
         error=run.error,
         reason=run.reason,
-        worker=None,
+        worker=run.node,
     )

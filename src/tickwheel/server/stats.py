@@ -1,11 +1,12 @@
 """/v1/stats, /v1/cluster and /v1/handlers: how it goes, who owns what, and what can be run."""
 
 import msgspec
-from litestar import Response, get
+from litestar import get
 
+from tickwheel.server.answers import Answer, answer
 from tickwheel.server.figures import LatenessShape, PointShape, RatesShape
 from tickwheel.server.moments import moment, moment_or_none, seconds
-from tickwheel.server.service import Asked, answer, service_of
+from tickwheel.server.service import Asked, service_of
 
 __all__ = ["ClusterShape", "HandlerList", "StatsShape", "handlers"]
 
@@ -70,7 +71,7 @@ class HandlerList(msgspec.Struct, frozen=True):
 
 
 @get("/v1/stats", opt={"role": "read"})
-async def stats(request: Asked) -> Response[bytes]:
+async def stats(request: Asked) -> Answer:
     """Say how it goes."""
     service = service_of(request)
     counts = await service.scheduler.counts()
@@ -95,7 +96,7 @@ async def stats(request: Asked) -> Response[bytes]:
 
 
 @get("/v1/cluster", opt={"role": "read"})
-async def cluster(request: Asked) -> Response[bytes]:
+async def cluster(request: Asked) -> Answer:
     """Say who owns what."""
     scheduler = service_of(request).scheduler
     node, leases = scheduler.node, await scheduler.leases()
@@ -120,7 +121,7 @@ async def cluster(request: Asked) -> Response[bytes]:
 
 
 @get("/v1/handlers", opt={"role": "read"})
-async def list_handlers(request: Asked) -> Response[bytes]:
+async def list_handlers(request: Asked) -> Answer:
     """List what can be run."""
     known = [
         HandlerShape(

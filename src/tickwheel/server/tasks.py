@@ -3,19 +3,21 @@
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Any, Final
 
-from litestar import Response, delete, get, patch, post
+from litestar import delete, get, patch, post
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from tickwheel.errors import InvalidCursor, TickwheelError, UnknownHandler, UnknownTask
 from tickwheel.scheduler.verbs import Action
+from tickwheel.server.answers import Answer, answer
 from tickwheel.server.bodies import AddBody, AmendBody, CancelBody, ListQuery, RunsQuery
+from tickwheel.server.idempotency import REPLAYED, Mark
 from tickwheel.server.paths import action_of, nowhere, segments_of
 from tickwheel.server.problems import Problem, problem_of
 from tickwheel.server.reading import body_of, query_of
-from tickwheel.server.service import Asked, Service, answer, service_of
+from tickwheel.server.service import Asked, Service, service_of
 from tickwheel.server.shapes import Added, Runs, TaskPage, TaskShape, next_runs, shape_of, shape_of_run
-from tickwheel.server.wishes import filter_of, recipient_of, wishes_of
+from tickwheel.server.wishes import filter_of, wishes_of
 from tickwheel.tasks import Task
 from tickwheel.tasks.words import explain
 
@@ -26,23 +28,20 @@ ACTIONS: Final[tuple[Action, ...]] = ("run", "cancel", "pause", "resume", "retry
 
 def masked(service: Service, request: Asked, shape: TaskShape) -> TaskShape:
     """Hide secrets, if that was asked for."""
-    if request.query_params.get("masked") not in ("true", "1"):
+    if not request.scope["query_string"] or request.query_params.get("masked") not in ("true", "1"):
         return shape
     return replace(shape, args=service.mask(shape.args), meta=service.mask(shape.meta))
 
 
 def whole(service: Service, request: Asked, task: Task) -> TaskShape:
     """Write everything there is to say about a task."""
-    known = {handler.name for handler in service.scheduler.handlers()}
-    return replace(
-        masked(service, request, shape_of(task)),
-        next_runs=next_runs(task),
-        where=service.scheduler.where(task),
-        why=explain(task, service.now(), known or None),
-    )
+    scheduler = service.scheduler
+    why = explain(task, service.now(), known=scheduler.may_run(task))
+    shape = shape_of(task, next_runs=next_runs(task), where=scheduler.where(task), why=why)
+    return masked(service, request, shape)
 
 
-def one(service: Service, request: Asked, task: Task) -> Response[bytes]:
+def one(service: Service, request: Asked, task: Task) -> Answer:
     """Answer with a task."""
     return answer(whole(service, request, task), headers={"etag": f'"{task.version}"'})
 
@@ -53,16 +52,24 @@ def pointer_for(error: TickwheelError) -> str | None:
 
 
 @post("/v1/tasks", opt={"role": "write"})
-async def add(request: Asked) -> Response[bytes]:
+async def add(request: Asked) -> Answer:
     """Add a task."""
     service = service_of(request)
 
-    async def work() -> Response[bytes]:
+    async def work(mark: Mark | None) -> Answer:
         body = await body_of(request, AddBody, service.config.depth_max)
-        wishes = {**recipient_of(body), **wishes_of(body)}
-        [added] = await service.scheduler.add_each([wishes], on_conflict=body.on_conflict)
-        if isinstance(added, TickwheelError):
-            raise problem_of(added, pointer_for(added))
+        wishes = wishes_of(body)
+        marked = None if "id" in wishes else mark
+        if marked is not None:
+            marked.put_on(wishes)
+        try:
+            added = await service.scheduler.add_one(wishes, on_conflict="keep" if marked else body.on_conflict)
+        except TickwheelError as error:
+            raise problem_of(error, pointer_for(error)) from error
+        if marked is not None and not added.added:  # by this request, before a restart or at another server
+            marked.check(added.task)
+            shape = Added(task=whole(service, request, added.task), deduplicated=False)
+            return answer(shape, 201, {"etag": f'"{added.task.version}"', **REPLAYED})
         shape = Added(task=whole(service, request, added.task), deduplicated=not added.added)
         return answer(shape, 201 if added.added else 200, {"etag": f'"{added.task.version}"'})
 
@@ -76,7 +83,7 @@ def who(service: Service, request: Asked) -> str:
 
 
 @get("/v1/tasks", opt={"role": "read"})
-async def list_tasks(request: Asked) -> Response[bytes]:
+async def list_tasks(request: Asked) -> Answer:
     """List tasks."""
     service = service_of(request)
     asked = query_of(request, ListQuery)
@@ -103,7 +110,7 @@ def opened(cursor: str) -> str:
 
 
 @get("/v1/tasks/{rest:path}", opt={"role": "read"})
-async def show(request: Asked) -> Response[bytes]:
+async def show(request: Asked) -> Answer:
     """Show a task, or its runs."""
     service = service_of(request)
     task_id, *rest = segments_of(request)
@@ -119,7 +126,7 @@ async def show(request: Asked) -> Response[bytes]:
 
 
 @post("/v1/tasks/{rest:path}", opt={"role": "write"})
-async def act(request: Asked) -> Response[bytes]:
+async def act(request: Asked) -> Answer:
     """Run, cancel, pause, resume or retry a task."""
     service = service_of(request)
     task_id, action = action_of(request)
@@ -127,7 +134,7 @@ async def act(request: Asked) -> Response[bytes]:
         raise nowhere(request)
     chosen: Action = action
 
-    async def work() -> Response[bytes]:
+    async def work(_: object) -> Answer:
         body = await body_of(request, CancelBody, service.config.depth_max, empty=CancelBody())
         if chosen == "run":
             return one(service, request, await service.scheduler.run_now(task_id))
@@ -140,14 +147,14 @@ async def act(request: Asked) -> Response[bytes]:
 
 
 @patch("/v1/tasks/{rest:path}", opt={"role": "write"})
-async def amend(request: Asked) -> Response[bytes]:
+async def amend(request: Asked) -> Answer:
     """Change a task that waits."""
     service = service_of(request)
     task_id, *rest = segments_of(request)
     if rest:
         raise nowhere(request)
 
-    async def work() -> Response[bytes]:
+    async def work(_: object) -> Answer:
         body = await body_of(request, AmendBody, service.config.depth_max)
         before = await service.scheduler.get(task_id)
         wishes: dict[str, Any] = wishes_of(body, retry=before.retry)

@@ -1,10 +1,11 @@
 """/v1/wheels: what the wheel looks like now, and what waits in a slot."""
 
 import msgspec
-from litestar import Response, get
+from litestar import get
 
+from tickwheel.server.answers import Answer, answer
 from tickwheel.server.moments import moment, moment_or_none, seconds
-from tickwheel.server.service import Asked, answer, service_of
+from tickwheel.server.service import Asked, service_of
 from tickwheel.stores.contract import Filter
 from tickwheel.tasks import Status
 
@@ -52,7 +53,7 @@ class SlotShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @get("/v1/wheels", opt={"role": "read"})
-async def show(request: Asked) -> Response[bytes]:
+async def show(request: Asked) -> Answer:
     """Show all dials."""
     service = service_of(request)
     pending = (await service.scheduler.counts())[Status.PENDING]
@@ -83,7 +84,7 @@ async def show(request: Asked) -> Response[bytes]:
 
 
 @get("/v1/wheels/{level:int}/{slot:int}", opt={"role": "read"})
-async def show_slot(request: Asked) -> Response[bytes]:
+async def show_slot(request: Asked) -> Answer:
     """Show what waits in a slot."""
     service = service_of(request)
     waiting = list(service.scheduler.slot(request.path_params["level"], request.path_params["slot"]))

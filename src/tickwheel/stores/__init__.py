@@ -4,6 +4,10 @@
     sqlite:///tasks.db              a file in the present folder
     sqlite:////var/lib/tasks.db     a file anywhere
     postgresql://ann@host/shop      a database, for processes on any number of machines (extra `postgres`)
+    redis://host:6379/0             Redis, likewise (extra `redis`); rediss:// by TLS
+    redis+sentinel://a,b/shop/0     the master that sentinels watch as `shop`
+    redis+cluster://a:7000,b:7000   a Redis Cluster
+    etcd://a:2379,b:2379,c:2379/x   below a prefix of an etcd cluster, for small sets that matter (extra `etcd`)
 
 >>> import asyncio
 >>> async def main():
@@ -40,7 +44,17 @@ __all__ = [
     "open_store",
 ]
 
-KNOWN: Final = ("memory://", "sqlite:///", "postgresql://")
+KNOWN: Final = (
+    "memory://",
+    "sqlite:///",
+    "postgresql://",
+    "redis://",
+    "rediss://",
+    "redis+sentinel://",
+    "redis+cluster://",
+    "etcd://",
+    "etcds://",
+)
 PARTITIONS: Final = 64  # enough to divide among some ten nodes, few enough to hold all leases in one call
 PARTITIONS_MAX: Final = 4096
 
@@ -65,6 +79,20 @@ async def open_store(url: str, *, now_ms: Callable[[], int] | None = None, parti
             raise MissingExtra("PostgreSQL stores", str(error.name), "postgres") from error
 
         return await PostgresStore.open(url, now_ms=now_ms, partitions=partitions)
+    if f"{parts.scheme}://" in KNOWN and parts.scheme.startswith("redis") and parts.netloc:
+        try:
+            from tickwheel.stores.redis import RedisStore  # noqa: PLC0415 - backends load only when they are used
+        except ModuleNotFoundError as error:
+            raise MissingExtra("Redis stores", str(error.name), "redis") from error
+
+        return await RedisStore.open(url, now_ms=now_ms, partitions=partitions)
+    if parts.scheme in ("etcd", "etcds"):
+        try:
+            from tickwheel.stores.etcd import EtcdStore  # noqa: PLC0415 - backends load only when they are used
+        except ModuleNotFoundError as error:
+            raise MissingExtra("etcd stores", str(error.name), "etcd") from error
+
+        return await EtcdStore.open(url, now_ms=now_ms, partitions=partitions)
     now_ms = now_ms or wall_ms
     if url == "memory://":
         return MemoryStore(now_ms=now_ms, partitions=partitions)

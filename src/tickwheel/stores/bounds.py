@@ -33,6 +33,7 @@ __all__ = [
     "check_new",
     "check_on_conflict",
     "encode",
+    "sayable",
 ]
 
 NAME_CHARS_MAX: Final = 255  # of ids and handlers; fits an index entry everywhere
@@ -42,6 +43,7 @@ COUNT_ROWS_MAX: Final = 1_000_000  # that a caller may have counted one by one: 
 MOMENT_MAX: Final = 2**53 - 1  # exact as a float, which is how some stores and readers keep it: 285,000 years
 PRIORITY_MAX: Final = 2**31 - 1
 
+WAYS: Final[tuple[str, ...]] = get_args(OnConflict)
 BEGINNINGS: Final = frozenset({Status.PENDING, Status.PAUSED})
 
 
@@ -51,22 +53,22 @@ def check_batch(batch: Sequence[object]) -> None:
         raise BatchTooLarge(len(batch), BATCH_MAX)
 
 
-def check_limit(limit: int, most: int = PAGE_MAX) -> None:
+def check_limit(limit: object, most: int = PAGE_MAX) -> None:
     """Refuse a page that is empty or endless."""
     if type(limit) is not int or not 1 <= limit <= most:
         raise InvalidLimit(limit, most)
 
 
-def check_moment(moment: int) -> None:
+def check_moment(moment: object) -> None:
     """Refuse a time that no store could keep."""
     if type(moment) is not int or not 0 <= moment <= MOMENT_MAX:
         raise InvalidTask(f"a time is in whole milliseconds since 1970, not {moment!r}")
 
 
-def check_on_conflict(on_conflict: OnConflict) -> None:
+def check_on_conflict(on_conflict: object) -> None:
     """Refuse a way of dealing with duplicates that there is not."""
-    if on_conflict not in get_args(OnConflict):
-        raise UnknownOption(f"on_conflict={on_conflict}", [f"on_conflict={kind}" for kind in get_args(OnConflict)])
+    if on_conflict not in WAYS:
+        raise UnknownOption(f"on_conflict={on_conflict}", [f"on_conflict={way}" for way in WAYS])
 
 
 def check_new(tasks: Sequence[Task], partitions: int) -> None:
@@ -103,14 +105,24 @@ def check_finishes(finishes: Sequence[Finish]) -> None:
             raise InvalidTask(f"task {finish.task.id!r}: what ran cannot be {finish.task.status} then")
 
 
+def sayable(text: str) -> bool:
+    """Tell whether text can be in a store at all: written as UTF-8, which half of a surrogate pair cannot be."""
+    if "\0" in text:
+        return False
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def _check_name(what: str, name: str) -> None:
     if not 1 <= len(name) <= NAME_CHARS_MAX:
         raise InvalidTask(f"{what} has 1 to {NAME_CHARS_MAX} characters, and {name!r:.300} has not")
-    if "\0" in name or (not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name)):
+    if not sayable(name):
         raise InvalidTask(f"{what} is text that every store can keep, and {name!r:.300} is not")
 
 
-_encoder = msgspec.json.Encoder()
+_encoder: Final = msgspec.json.Encoder()
 
 
 def encode(task: Task) -> bytes:

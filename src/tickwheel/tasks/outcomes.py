@@ -135,4 +135,5 @@ def _run(task: Task, status: Status, now: int, reason: str | None = None) -> Run
         status=status,
         error=task.error if status is Status.FAILED else None,
         reason=reason,
+        due_at=task.run_at,
     )

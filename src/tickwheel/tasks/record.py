@@ -115,3 +115,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     status: Status  # what the run came to: completed, failed or cancelled
     error: str | None = None
     reason: str | None = None
+    due_at: int | None = None  # when this attempt was; a later one than the occurrence, if it was tried again
+    node: str | None = None  # which scheduler ran it
+
+    @property
+    def late_ms(self) -> int:
+        """How long after its time it began."""
+        return max(self.started_at - (self.occurrence_at if self.due_at is None else self.due_at), 0)

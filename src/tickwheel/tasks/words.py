@@ -1,14 +1,21 @@
-"""Why a task is where it is, in words for people."""
+"""Why a task is where it is, in words for people.
 
-from collections.abc import Iterable
+>>> span(480), span(61_000), span(30 * 86_400_000 + 3_700_000)
+('0.5 s', '1 m 1 s', '30 d 1 h')
+"""
+
+from typing import Final
 
 from tickwheel.tasks.record import ENDED, Status, Task
 
-__all__ = ["explain"]
+__all__ = ["explain", "span"]
+
+UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+EXACT_S: Final = 10  # below it, tenths of a second matter
 
 
-def explain(task: Task, now: int, handlers: Iterable[str] | None = None) -> str:
-    """Say in words why a task is where it is."""
+def explain(task: Task, now: int, *, known: bool = True) -> str:
+    """Say in words why a task is where it is; `known` is whether those who run tasks have its handler."""
     if task.status in ENDED:
         return task.reason or f"it is {task.status}"
     if task.status is Status.PAUSED:
@@ -18,8 +25,21 @@ def explain(task: Task, now: int, handlers: Iterable[str] | None = None) -> str:
         return f"it is running, attempt {task.attempt}{asked}"
     if task.queue is not None and task.run_at <= now:
         return f"it waits in queue {task.queue!r} for a consumer to lease it"
-    if handlers is not None and task.queue is None and task.handler not in handlers:
+    if not known:
         return f"no worker here knows its handler {task.handler!r}"
-    wait_s = (task.run_at - now) / 1000
-    when = f"due in {wait_s:g} s" if wait_s > 0 else f"overdue for {-wait_s:g} s: is a worker running?"
+    wait_ms = task.run_at - now
+    when = f"due in {span(wait_ms)}" if wait_ms > 0 else f"overdue for {span(-wait_ms)}: is a worker running?"
     return f"{when}; {task.reason}" if task.reason else when
+
+
+def span(ms: int) -> str:
+    """Write how long something is, in its two largest units: the rest does not matter."""
+    if ms < EXACT_S * 1000:
+        return f"{ms / 1000:.1f} s"
+    rest_s = round(ms / 1000)
+    parts = []
+    for unit, size_s in UNITS:
+        count, rest_s = divmod(rest_s, size_s)
+        parts.append((count, unit))
+    first = next(place for place, (count, _) in enumerate(parts) if count)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)

@@ -7,6 +7,11 @@
 
 It keeps to its promises: what is committed is on the disk. PostgreSQL does not run as root; there, it is started as
 another user.
+
+    with PostgresServer.fresh() as primary, primary.standby() as standby:
+        primary.wait_for_standbys()         # from now on nothing is acknowledged that the standby has not on its disk
+        primary.stop(signal.SIGQUIT)
+        standby.promote()
 """
 
 import os
@@ -53,28 +58,58 @@ class PostgresServer:
     @contextmanager
     def fresh(cls) -> Iterator["PostgresServer"]:
         """Make a server and start it; in the end it is stopped and its folder removed."""
+        with cls._in_a_folder() as server:
+            password = server.folder / "password"
+            password.write_text(PASSWORD)
+            password.chmod(0o644)
+            server.run(
+                *("initdb", "--pgdata", server.folder / "data", "--username", USER, "--pwfile", password),
+                *("--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync"),
+            )
+            server.start()
+            yield server
+
+    @classmethod
+    @contextmanager
+    def _in_a_folder(cls) -> Iterator["PostgresServer"]:
+        """Make a folder for a server; in the end the server is stopped and its folder removed."""
         with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             if os.geteuid() == 0:
                 shutil.chown(folder, other_user())
             server = cls(folder, free_port())
-            password = folder / "password"
-            password.write_text(PASSWORD)
-            password.chmod(0o644)
-            subprocess.run(  # noqa: S603 - our own program and arguments
-                [
-                    *(program("initdb"), "--pgdata", folder / "data", "--username", USER, "--pwfile", password),
-                    *("--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C", "--no-sync"),
-                ],
-                check=True,
-                stdout=subprocess.DEVNULL,
-                **server.as_other_user(),
-            )
-            server.start()
             try:
                 yield server
             finally:
                 server.stop()
+
+    @contextmanager
+    def standby(self) -> Iterator["PostgresServer"]:
+        """Make a server that follows this one, and start it."""
+        with self._in_a_folder() as server:
+            server.run(
+                *("pg_basebackup", "--pgdata", server.folder / "data", "--host=127.0.0.1", f"--port={self.port}"),
+                *("--username", USER, "--write-recovery-conf", "--checkpoint=fast", "--no-sync"),
+            )
+            server.start()
+            yield server
+
+    def wait_for_standbys(self) -> None:
+        """Acknowledge nothing any more before a standby has it on its disk."""
+        assert self._process is not None
+        with (self.folder / "data" / "postgresql.auto.conf").open("a") as settings:
+            settings.write("synchronous_standby_names = '*'\n")
+        self._process.send_signal(signal.SIGHUP)
+        asked = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
+        end = time.monotonic() + PATIENCE_S
+        while self.run("psql", "--tuples-only", "--dbname", self.url, "--command", asked).strip() != "1":
+            if time.monotonic() > end:
+                raise RuntimeError("no standby follows this server")
+            time.sleep(0.02)
+
+    def promote(self) -> None:
+        """Make a standby the primary, and wait until it is."""
+        self.run("pg_ctl", "promote", "--wait", "--pgdata", self.folder / "data")
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -102,6 +137,21 @@ class PostgresServer:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    def run(self, name: str, *arguments: str | Path) -> str:
+        """Run a program of PostgreSQL, as the server's user; return what it prints."""
+        settings = {**os.environ, "PGPASSWORD": PASSWORD}
+        ran: subprocess.CompletedProcess[str] = subprocess.run(  # noqa: S603 - our own program and arguments
+            [program(name), *arguments],
+            capture_output=True,
+            check=False,
+            env=settings,
+            text=True,
+            **self.as_other_user(),
+        )
+        if ran.returncode != 0:
+            raise RuntimeError(f"{name} of PostgreSQL failed: {ran.stderr[-2000:]}")
+        return ran.stdout
 
     def as_other_user(self) -> dict[str, Any]:
         """Return how to start a program of it."""

@@ -1,139 +1,37 @@
-"""Adding tasks, and how those who add at the same time share a commit.
+"""Adding tasks: one statement for a group that is all new, and a transaction for one that is not."""
 
-    ann    add ----+                                +-> answer
-    bob    add ----+-- one statement, one commit ---+-> answer
-    cy             add ---- waits for the next one ...
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
-Whatever comes while a group is being written is the next group: the busier it gets, the fewer commits a task takes, and
-nobody waits for company. Almost always no id of a group is there already, and one statement adds them all; otherwise it
-adds none of them, and each call is settled in a transaction for the whole group.
-"""
-
-import asyncio
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final
-
-from tickwheel.errors import StoreClosed, TickwheelError
-from tickwheel.stores import bounds, steps
-from tickwheel.stores.contract import Conflict, OnConflict
+from tickwheel.stores import bounds
+from tickwheel.stores.grouping import Adder, Call, settle_group
 from tickwheel.stores.postgres.changing import count, loaded
 from tickwheel.stores.postgres.rows import NUMBERS, columns_of
 from tickwheel.stores.postgres.sessions import Connection, Sessions
 from tickwheel.stores.postgres.statements import SQL
 from tickwheel.tasks.record import Task
 
-__all__ = ["Adder"]
-
-WAITING_MAX: Final = 1024  # calls in the queue; whoever comes then waits before it
-GROUP_CALLS_MAX: Final = 256
-GROUP_ROWS_MAX: Final = 10_000  # of all calls in a group, unless one alone brings more
+__all__ = ["adder"]
 
 
-class Call:
-    """Tasks that somebody adds, and what came of it."""
+def adder(sessions: Sessions, tell: Callable[[set[int]], None]) -> Adder:
+    """Make what writes what is added."""
 
-    __slots__ = ("answer", "bodies", "future", "on_conflict", "tasks")
+    async def add_all(tasks: list[Task], bodies: list[bytes]) -> bool:
+        [(added,)] = await sessions.fetch("add", *columns_of(tasks, bodies))
+        return bool(added == len(tasks))
 
-    def __init__(self, tasks: Sequence[Task], on_conflict: OnConflict) -> None:
-        self.tasks = tasks
-        self.bodies = [bounds.encode(task) for task in tasks]
-        self.on_conflict = on_conflict
-        self.future: asyncio.Future[list[Conflict]] = asyncio.get_running_loop().create_future()
-        self.answer: list[Conflict] | TickwheelError = []
+    async def settle(group: list[Call]) -> None:
+        await sessions.transact(lambda connection: _settle(connection, group))
 
-
-class Adder:
-    """Writes what is added, in groups; `tell` is told of the partitions that something came into."""
-
-    def __init__(self, sessions: Sessions, tell: Callable[[set[int]], None]) -> None:
-        self._sessions = sessions
-        self._tell = tell
-        self._waiting: deque[Call] = deque()
-        self._room = asyncio.Semaphore(WAITING_MAX)
-        self._writing: asyncio.Task[None] | None = None
-        self._closed = False
-
-    async def add(self, tasks: Sequence[Task], on_conflict: OnConflict) -> list[Conflict]:
-        """Add tasks with the next group; who stops waiting before it was begun takes them back."""
-        call = Call(tasks, on_conflict)
-        async with self._room:
-            if self._closed:
-                raise StoreClosed
-            self._waiting.append(call)
-            if self._writing is None:
-                self._writing = asyncio.create_task(self._write())
-            return await call.future
-
-    async def close(self) -> None:
-        """Write what waits, and take no more."""
-        self._closed = True
-        if self._writing is not None:
-            await self._writing
-
-    async def _write(self) -> None:
-        try:
-            while group := self._take():
-                await self._write_group(group)
-        finally:
-            self._writing = None
-
-    def _take(self) -> list[Call]:
-        group: list[Call] = []
-        rows = 0
-        while self._waiting and len(group) < GROUP_CALLS_MAX:
-            rows += len(self._waiting[0].tasks)
-            if group and rows > GROUP_ROWS_MAX:
-                break
-            call = self._waiting.popleft()
-            if not call.future.cancelled():
-                group.append(call)
-        return group
-
-    async def _write_group(self, group: list[Call]) -> None:
-        try:
-            if not await self._add_all(group):
-                await self._sessions.transact(lambda connection: _settle_each(connection, group))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is their answer
-            for call in group:
-                call.answer = error  # type: ignore[assignment] # only here can it be any
-        for call in group:
-            if call.future.done():
-                continue
-            if isinstance(call.answer, BaseException):
-                call.future.set_exception(call.answer)
-            else:
-                call.future.set_result(call.answer)
-                self._tell({task.partition for task in call.tasks})
-
-    async def _add_all(self, group: list[Call]) -> bool:
-        """Add everything, if nothing of it is there."""
-        tasks = [task for call in group for task in call.tasks]
-        if len({task.id for task in tasks}) < len(tasks):
-            return False
-        columns = columns_of(tasks, [body for call in group for body in call.bodies])
-        [(added,)] = await self._sessions.fetch("add", *columns)
-        if added < len(tasks):
-            return False
-        for call in group:
-            call.answer = [Conflict(task, added=True) for task in call.tasks]
-        return True
+    return Adder(add_all, settle, tell)
 
 
-async def _settle_each(connection: Connection, group: list[Call]) -> None:
+async def _settle(connection: Connection, group: list[Call]) -> None:
     """Bring one call after the other to what is there, and write what is new in the end."""
     there = await loaded(connection, [task.id for call in group for task in call.tasks], locked=True)
-    after, anew = dict(there), set()
-    for call in group:
-        try:
-            settled = steps.settle(after, call.tasks, call.on_conflict)
-        except TickwheelError as error:
-            call.answer = error
-            continue
-        call.answer = settled.conflicts
-        after |= settled.changed
-        anew |= settled.anew
-    changed = [task for task_id, task in after.items() if task is not there.get(task_id)]
+    changed, anew = settle_group(there, group)
     await _write(connection, "add", [task for task in changed if task.id not in there])
     await _write(connection, "place_anew", [task for task in changed if task.id in there and task.id in anew])
     await _write(connection, "place", [task for task in changed if task.id in there and task.id not in anew])

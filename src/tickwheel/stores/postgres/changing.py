@@ -6,7 +6,7 @@ from typing import Final
 
 from tickwheel.errors import UnknownTask
 from tickwheel.stores import bounds, steps
-from tickwheel.stores.postgres.rows import NUMBERS, STATUSES, columns_of, sayable, task_of
+from tickwheel.stores.postgres.rows import NUMBERS, STATUSES, columns_of, task_of
 from tickwheel.stores.postgres.sessions import Connection, Sessions
 from tickwheel.stores.postgres.statements import SQL
 from tickwheel.tasks.record import Status, Task
@@ -18,7 +18,7 @@ PURGE_ROWS: Final = 1000  # deleted in one transaction, so that nobody waits lon
 
 async def loaded(connection: Connection, ids: Sequence[str], *, locked: bool) -> dict[str, Task]:
     """Read those tasks that are there; locked, nobody else can change them until the end of the transaction."""
-    known = sorted({each for each in ids if sayable(each)})
+    known = sorted({each for each in ids if bounds.sayable(each)})
     rows = await connection.fetch(SQL["load_locked" if locked else "load"], known)
     return {task.id: task for task in (task_of(*row) for row in rows)}
 

@@ -4,39 +4,28 @@ status, handler, id_prefix, due order      by an index, whatever the tables hold
 tag, text, times                           in what is read, at most so many tasks a page
 """
 
-from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Final
 
-from tickwheel.stores import listing
-from tickwheel.stores.contract import LOOKED_AT_MAX, Filter, Page, Total
-from tickwheel.stores.postgres.reading import by_turns, counts
-from tickwheel.stores.postgres.rows import NUMBERS, sayable, task_of
+from tickwheel.stores import bounds, listing, paging
+from tickwheel.stores.contract import Filter, Page, Total
+from tickwheel.stores.postgres.reading import PART, counts
+from tickwheel.stores.postgres.rows import NUMBERS, task_of
 from tickwheel.stores.postgres.sessions import Sessions
-from tickwheel.tasks.record import Status, Task
+from tickwheel.tasks.record import Status
 
 __all__ = ["count", "query"]
 
 BEYOND: Final = "\U0010ffff" * 256  # after a prefix: behind every id that begins with it, for none is that long
 FIRST_MOMENT: Final = -1
 LAST_MOMENT: Final = 2**62
-GROWTH: Final = 4  # how many times more are read when what was read did not do
-
-Placed = tuple[listing.Place, Task]
 
 
 async def query(sessions: Sessions, wanted: Filter, partitions: int, after: listing.Place, limit: int) -> Page:
     """List tasks, newest first unless told."""
-    tasks: list[Task] = []
-    last, looked_at = after, 0  # what comes until there is on this page, or does not fit
-    plain = listing.is_plain(wanted)
-    async for place, task in _read(sessions, wanted, partitions, after, limit + 1, LOOKED_AT_MAX + 1):
-        fitting = plain or listing.fits(task, wanted)
-        if (fitting and len(tasks) == limit) or looked_at == LOOKED_AT_MAX:
-            return Page(tasks=tasks, cursor=listing.cursor_of(last, wanted.order))
-        if fitting:
-            tasks.append(task)
-        last, looked_at = place, looked_at + 1
-    return Page(tasks=tasks, cursor=None)
+    return await paging.query(
+        partial(_rows, sessions, wanted, partitions), wanted, after, limit, exact=listing.is_plain(wanted)
+    )
 
 
 async def count(sessions: Sessions, wanted: Filter, partitions: int, most: int) -> Total:
@@ -45,40 +34,19 @@ async def count(sessions: Sessions, wanted: Filter, partitions: int, most: int) 
     if plain and wanted.handler is None and not wanted.id_prefix and wanted.order != "due":
         known = await counts(sessions)
         return Total(sum(known.values()) if wanted.status is None else known[wanted.status], exact=True)
-    found, looked_at = 0, 0
-    begin = listing.place_of(None, wanted.order)
-    async for _, task in _read(sessions, wanted, partitions, begin, LOOKED_AT_MAX, most + 1):
-        if looked_at == most:
-            return Total(found, exact=False)
-        found += plain or listing.fits(task, wanted)
-        looked_at += 1
-    return Total(found, exact=True)
+    return await paging.count(partial(_rows, sessions, wanted, partitions), wanted, most, exact=plain)
 
 
-async def _read(
-    sessions: Sessions, wanted: Filter, partitions: int, after: listing.Place, first: int, most: int
-) -> AsyncIterator[Placed]:
-    """Read what an index can find, in order: as many as may do at first, and then more and more."""
-    size = first
-    while most > 0:
-        size = min(size, most, LOOKED_AT_MAX)
-        rows = await _rows(sessions, wanted, partitions, after, size)
-        for row in rows:
-            yield row
-        if len(rows) < size:
-            return
-        after = rows[-1][0]
-        most, size = most - size, size * GROWTH
-
-
-async def _rows(sessions: Sessions, wanted: Filter, partitions: int, after: listing.Place, limit: int) -> list[Placed]:
-    if not all(sayable(text) for text in (wanted.handler or "", wanted.id_prefix or "", after[1])):
+async def _rows(
+    sessions: Sessions, wanted: Filter, partitions: int, after: listing.Place, limit: int
+) -> list[paging.Placed]:
+    if not all(bounds.sayable(text) for text in (wanted.handler or "", wanted.id_prefix or "", after[1])):
         return []  # no task can be called that
     if wanted.order == "due":
         low = FIRST_MOMENT if wanted.due_after is None else wanted.due_after
         high = LAST_MOMENT if wanted.due_before is None else wanted.due_before
         given = (*after, low, high)
-        rows = await by_turns(lambda each: sessions.fetch("list_due", *given, each), partitions, limit)
+        rows = await paging.by_turns(lambda each: sessions.fetch("list_due", *given, each), PART, partitions, limit)
         return [((row[0], row[1]), task_of(*row[3:])) for row in rows]
     name, more = _listing(wanted)
     rows = await sessions.fetch(f"{name}_{wanted.order}", after[0], limit, *more)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tickwheel.stores import bounds, steps
 from tickwheel.stores.contract import Finish, Lease
 from tickwheel.stores.postgres.changing import count, loaded, moved, place
-from tickwheel.stores.postgres.rows import RUNNING, columns_of, encode_run, leases_of, sayable, task_of
+from tickwheel.stores.postgres.rows import RUNNING, columns_of, encode_run, leases_of, task_of
 from tickwheel.stores.postgres.sessions import Connection, Sessions
 from tickwheel.stores.postgres.statements import SQL
 from tickwheel.tasks.record import Task
@@ -70,7 +70,7 @@ async def claim(
     for lease in leases:
         if 0 <= lease.partition < partitions:
             epochs[lease.partition] = max(epochs[lease.partition], lease.epoch)
-    wanted = [each for each in dict.fromkeys(ids) if sayable(each)]
+    wanted = [each for each in dict.fromkeys(ids) if bounds.sayable(each)]
     rows = await sessions.fetch("claim", *leases_of(leases), now, sorted(wanted), epochs, until)
     if any(part is not None for _, _, part in rows):
         await sessions.fetch("reserve", *leases_of(leases), until + RESERVE_MS, now)

@@ -10,7 +10,7 @@ from tickwheel.stores import steps
 from tickwheel.stores.contract import Lease
 from tickwheel.tasks.record import ENDED, Run, Status, Task
 
-__all__ = ["NUMBERS", "RUNNING", "STATUSES", "columns_of", "encode_run", "leases_of", "run_of", "sayable", "task_of"]
+__all__ = ["NUMBERS", "RUNNING", "STATUSES", "columns_of", "encode_run", "leases_of", "run_of", "task_of"]
 
 STATUSES: Final = list(Status)  # a status is kept as its place in here
 NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
@@ -64,11 +64,6 @@ def leases_of(leases: Iterable[Lease]) -> tuple[list[int], list[int], list[str]]
     """Return leases as the columns part, epoch, nonce."""
     tokens = dict.fromkeys((lease.partition, lease.epoch, lease.nonce) for lease in leases)
     return [part for part, _, _ in tokens], [epoch for _, epoch, _ in tokens], [nonce for _, _, nonce in tokens]
-
-
-def sayable(text: str) -> bool:
-    """Tell whether text can be in the store at all."""
-    return "\0" not in text and (text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text))
 
 
 def encode_run(run: Run) -> str:

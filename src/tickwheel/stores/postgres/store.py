@@ -11,28 +11,29 @@ Leases end by the server's clock, so that the clocks of the nodes need not agree
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from tickwheel.errors import UnknownTask
-from tickwheel.stores import bounds, listing, steps
+from tickwheel.stores import bounds, listing
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
+from tickwheel.stores.each import StepByStep
 from tickwheel.stores.postgres import changing, lists, opening, owning, reading
-from tickwheel.stores.postgres.adding import Adder
+from tickwheel.stores.postgres.adding import adder
 from tickwheel.stores.postgres.address import Address
-from tickwheel.stores.postgres.hearing import Wire
+from tickwheel.stores.postgres.hearing import dialling
 from tickwheel.stores.postgres.sessions import Sessions
+from tickwheel.stores.wire import Wire
 from tickwheel.tasks.record import ENDED, Run, Status, Task
 
 __all__ = ["PostgresStore"]
 
 
-class PostgresStore:
+class PostgresStore(StepByStep):
     """A store in a schema of a PostgreSQL database, for one event loop; open it with `open`."""
 
     def __init__(self, sessions: Sessions, partitions: int, now_ms: Callable[[], int] | None) -> None:
         self.partitions = partitions
         self._sessions = sessions
         self._now_ms = now_ms
-        self._wire = Wire(sessions.address, partitions)
-        self._adder = Adder(sessions, self._wire.tell)
+        self._wire = Wire(dialling(sessions.address), partitions)
+        self._adder = adder(sessions, self._wire.tell)
         self._claiming = asyncio.Lock()  # who asks first, claims first
 
     @classmethod
@@ -98,32 +99,6 @@ class PostgresStore:
         """Return the runs of a task, latest first."""
         bounds.check_limit(limit)
         return await reading.history(self._sessions, task_id, limit)
-
-    async def cancel(self, ids: Sequence[str], reason: str) -> list[Task | None]:
-        """Cancel tasks, or ask them to stop."""
-        now = await self.time()
-        return await self._each(ids, lambda task: steps.cancel(task, reason, now))
-
-    async def reschedule(self, task_id: str, run_at: int) -> Task:
-        """Move a task."""
-        bounds.check_moment(run_at)
-        [task] = await self._each([task_id], lambda task: steps.move(task, run_at))
-        if task is None:
-            raise UnknownTask(task_id)
-        return task
-
-    async def pause(self, ids: Sequence[str]) -> list[Task | None]:
-        """Keep pending tasks from coming due."""
-        return await self._each(ids, steps.pause)
-
-    async def resume(self, ids: Sequence[str]) -> list[Task | None]:
-        """Let paused tasks come due again."""
-        return await self._each(ids, steps.resume)
-
-    async def revive(self, ids: Sequence[str], run_at: int) -> list[Task | None]:
-        """Begin tasks that are over once more."""
-        bounds.check_moment(run_at)
-        return await self._each(ids, lambda task: steps.revive(task, run_at))
 
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
@@ -194,7 +169,11 @@ class PostgresStore:
         bounds.check_finishes(finishes)
         if not finishes:
             return []
-        timeless = any(each.task.finished_at is None and each.task.status in ENDED for each in finishes)
+        # What was asked to stop ends as well, though its owner would have it pending again.
+        timeless = any(
+            each.task.finished_at is None and (each.task.status in ENDED or each.task.cancel_requested)
+            for each in finishes
+        )
         now = await self.time() if timeless or self._now_ms is not None else 0
         return await owning.finish(self._sessions, finishes, now, self._given)
 

@@ -23,7 +23,7 @@ from tickwheel.stores.hints import Hints
 from tickwheel.stores.sqlite import lists, opening, reads
 from tickwheel.stores.sqlite.groups import Reader, Writer
 from tickwheel.stores.sqlite.lane import Lane
-from tickwheel.stores.sqlite.writes import PURGE_ROWS, Pen
+from tickwheel.stores.sqlite.writes import PURGE_ROWS, Adds, Pen
 from tickwheel.tasks.record import Run, Status, Task
 
 __all__ = ["SqliteStore"]
@@ -90,7 +90,7 @@ class SqliteStore:
         bounds.check_on_conflict(on_conflict)
         bounds.check_new(tasks, self.partitions)
         bodies = [bounds.encode(task) for task in tasks]
-        return await self._writes.call(lambda pen: pen.add(tasks, bodies, on_conflict), len(tasks))
+        return await self._writes.call(Adds(tasks, bodies, on_conflict), len(tasks))
 
     async def get(self, ids: Sequence[str]) -> list[Task | None]:
         """Return tasks by id."""

@@ -3,7 +3,8 @@
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress
+from dataclasses import dataclass
+from itertools import chain, compress
 from operator import attrgetter
 from typing import Final
 
@@ -18,12 +19,29 @@ from tickwheel.stores.sqlite.reads import NUMBERS, Row, held_of, load
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks.record import ENDED, Status, Task
 
-__all__ = ["PURGE_ROWS", "Pen"]
+__all__ = ["PURGE_ROWS", "Adds", "Pen"]
 
 PURGE_ROWS: Final = 1000  # deleted in one call, so that others get their turn in between
 
+# Many rows a statement: after each one another thread may have the interpreter, and keeps it for a while.
+ROW: Final = "(?, ?, ?, ?, ?, ?, 0, ?, ?, ?)"
+INSERTS: Final = {rows: SQL["insert"].replace(ROW, ", ".join([ROW] * rows)) for rows in (64, 8, 1)}
+
 _status, _partition = attrgetter("status"), attrgetter("partition")
 _encode_run = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Adds:
+    """A call that adds tasks. Others look into it, for what is added at the same time can be written together."""
+
+    tasks: Sequence[Task]
+    bodies: Sequence[bytes]
+    on_conflict: OnConflict
+
+    def __call__(self, pen: "Pen") -> list[Conflict]:
+        """Add them, or raise."""
+        return pen.add(self)
 
 
 class Pen:
@@ -37,16 +55,28 @@ class Pen:
 
     # -- anyone
 
-    def add(self, tasks: Sequence[Task], bodies: Sequence[bytes], on_conflict: OnConflict) -> list[Conflict]:
-        """Add tasks, or raise."""
+    def insert(self, tasks: Sequence[Task], bodies: Sequence[bytes]) -> bool:
+        """Add tasks of which none is there; False, and as it was before this call, if one is."""
         before = self._connection.total_changes()
-        self._connection.executemany(SQL["insert"], map(_new_row, tasks, bodies))
-        if self._connection.total_changes() - before == len(tasks):  # almost always: none was there
-            for status, count in Counter(map(_status, tasks)).items():
-                self.counted[NUMBERS[status]] += count
-            self.touched.update(map(_partition, tasks))
+        rows = list(map(_new_row, tasks, bodies))
+        first = 0
+        for size, statement in INSERTS.items():
+            while len(rows) - first >= size:
+                self._connection.execute(statement, tuple(chain.from_iterable(rows[first : first + size])))
+                first += size
+        if self._connection.total_changes() - before != len(tasks):
+            self._connection.execute("ROLLBACK TO call")
+            return False
+        for status, count in Counter(map(_status, tasks)).items():
+            self.counted[NUMBERS[status]] += count
+        self.touched.update(map(_partition, tasks))
+        return True
+
+    def add(self, adds: Adds) -> list[Conflict]:
+        """Add tasks, or raise."""
+        tasks, on_conflict = adds.tasks, adds.on_conflict
+        if self.insert(tasks, adds.bodies):  # almost always
             return [Conflict(task, added=True) for task in tasks]
-        self._connection.execute("ROLLBACK TO call")
         there = load(self._connection, [task.id for task in tasks])
         settled = steps.settle({task_id: task for task_id, (_, task) in there.items()}, tasks, on_conflict)
         anew = [settled.changed[task_id] for task_id in settled.changed if task_id in settled.anew]

@@ -1,0 +1,57 @@
+"""The time by which tasks are due: the store's, which is the same for all nodes, whatever their own clocks say.
+
+    asked                    answered
+    |------- the store read its clock somewhere here -------|
+    s                                                       e        by our clock that only goes forward
+
+    the store is ahead of it by at least `read - e`, and by less than `read + 1 ms - s`
+
+As long as what we believed lies between the two, it stays as it is: nothing jumps, and a node whose own clock agrees
+goes by that. Otherwise it is set to the lesser one: rather late than early. A step of the node's own clock changes
+nothing, but for stores that have no other: it is noticed with the next answer.
+"""
+
+from typing import Final
+
+from tickwheel.clock import Clock
+from tickwheel.stores.contract import Store
+
+__all__ = ["StoreClock"]
+
+READING_NS: Final = 1_000_000  # a store tells the time in whole milliseconds
+CHECK_NS: Final = 60 * 10**9  # who holds no leases asks that often, when it adds something
+STEP_NS: Final = 10**9  # or when its own clock was set, or stood still while the machine slept
+
+
+class StoreClock:
+    """A node's clock, set by a store's."""
+
+    __slots__ = ("_ahead_ns", "_checked_ns", "_clock", "_wall_ahead_ns", "monotonic_ns")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.monotonic_ns = clock.monotonic_ns
+        self._wall_ahead_ns = self._ahead_ns = clock.time_ns() - clock.monotonic_ns()
+        self._checked_ns = -CHECK_NS
+
+    def time_ns(self) -> int:
+        """Time of day, by the store."""
+        return self.monotonic_ns() + self._ahead_ns
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it is time to ask again."""
+        now_ns = self.monotonic_ns()
+        stepped_ns = self._clock.time_ns() - now_ns - self._wall_ahead_ns
+        return now_ns - self._checked_ns >= CHECK_NS or abs(stepped_ns) > STEP_NS
+
+    async def set_by(self, store: Store) -> None:
+        """Ask a store for the time, and go by that."""
+        asked_ns = self.monotonic_ns()
+        read_ns = await store.time() * 1_000_000
+        answered_ns = self.monotonic_ns()
+        least_ns, most_ns = read_ns - answered_ns, read_ns + READING_NS - asked_ns
+        if not least_ns <= self._ahead_ns <= most_ns:
+            self._ahead_ns = least_ns
+        self._wall_ahead_ns = self._clock.time_ns() - self.monotonic_ns()
+        self._checked_ns = answered_ns

@@ -1,0 +1,106 @@
+"""Tasks as they are kept, and what has to be written when one becomes another.
+
+The value of a task is its number in the order of arrival, the epoch under which it was claimed, and the task as JSON:
+
+    17 0 {"id":"tea","handler":"kettle.whistle",...}
+"""
+
+from typing import Any
+
+import msgspec
+
+from tickwheel.errors import StoreError
+from tickwheel.stores import bounds
+from tickwheel.stores.contract import Due
+from tickwheel.stores.etcd.keys import Keys, spelled
+from tickwheel.stores.etcd.requests import Comparison, Operation, delete, delete_all, put, stands
+from tickwheel.tasks.record import Run, Status, Task
+
+__all__ = ["Kept", "Write", "due_of", "kept_of", "place_of", "run_of"]
+
+_decode_task = msgspec.json.Decoder(Task).decode
+_decode_run = msgspec.json.Decoder(Run).decode
+_decode_due = msgspec.json.Decoder(tuple[int, int, str | None]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """A task that is there."""
+
+    task: Task
+    number: int  # in the order of arrival
+    epoch: int  # of the lease under which it was claimed; 0 before that
+    revision: int  # at which it was last changed
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a task becomes: from how it was read, None if it was not there; to None if it goes."""
+
+    before: Kept | None
+    after: Task | None
+    number: int
+    epoch: int = 0
+    run: Run | None = None  # to remember
+
+    @property
+    def partitions(self) -> set[int]:
+        """Where something changes."""
+        tasks = [None if self.before is None else self.before.task, self.after]
+        return {task.partition for task in tasks if task is not None}
+
+    def comparison(self, keys: Keys) -> Comparison:
+        """Demand that it is as it was read."""
+        if self.before is None:
+            assert self.after is not None
+            return stands(keys.task(self.after.id), 0)
+        return stands(keys.task(self.before.task.id), self.before.revision)
+
+    def operations(self, keys: Keys) -> list[Operation]:
+        """Return what to write; no key twice, for etcd refuses that."""
+        old = {} if self.before is None else _places(keys, self.before.task, self.before.number)
+        new = {} if self.after is None else _places(keys, self.after, self.number)
+        given = [delete(key) for key in old if key not in new]
+        given += [put(key, value) for key, value in new.items() if old.get(key) != value]
+        if self.after is not None:
+            body = b"%d %d %s" % (self.number, self.epoch, bounds.encode(self.after))
+            given.append(put(keys.task(self.after.id), body))
+        elif self.before is not None:
+            given += [delete(keys.task(self.before.task.id)), delete_all(keys.history(self.before.task.id))]
+        if self.run is not None:
+            given.append(put(keys.run(self.run.task_id, self.run.attempt, self.run.finished_at), _encode(self.run)))
+        return given
+
+
+def _places(keys: Keys, task: Task, number: int) -> dict[bytes, bytes]:
+    """Return the keys that lead to a task."""
+    places = {keys.place(task.status, number): b"%d %s" % (task.finished_at or 0, spelled(task.id))}
+    if task.status is Status.PENDING:
+        places[keys.due_of(task)] = _encode((task.priority, task.version, task.queue))
+    return places
+
+
+def kept_of(pair: Any) -> Kept:
+    """Read a task."""
+    try:
+        number, epoch, body = pair.value.split(b" ", 2)
+        return Kept(_decode_task(body), int(number), int(epoch), pair.mod_revision)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise StoreError(f"a task in the store cannot be read ({error}): {pair.value!r:.200}") from error
+
+
+def place_of(value: bytes) -> tuple[int, str]:
+    """Read from the place of a task when it was over, and its id."""
+    finished_at, _, task_id = value.partition(b" ")
+    return int(finished_at), task_id.decode()
+
+
+def due_of(keys: Keys, pair: Any) -> Due:
+    """Read what is due from its place in a queue."""
+    partition, run_at, task_id = keys.read_due(pair.key)
+    priority, version, queue = _decode_due(pair.value)
+    return Due(run_at, task_id, partition, priority, version, queue)
+
+
+def run_of(pair: Any) -> Run:
+    """Read a run."""
+    return _decode_run(pair.value)

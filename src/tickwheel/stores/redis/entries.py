@@ -1,0 +1,104 @@
+"""Tasks and leases as scripts take and give them: see lua/common.lua for what is kept where."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tickwheel.errors import StoreError
+from tickwheel.stores import steps
+from tickwheel.stores.contract import Due, Lease
+from tickwheel.tasks.delivery import queue_of
+from tickwheel.tasks.record import ENDED, Run, Status, Task
+
+__all__ = [
+    "NUMBERS",
+    "STATUSES",
+    "Entry",
+    "Token",
+    "due_of",
+    "encode_run",
+    "leases_of",
+    "moment_of",
+    "prefix_of",
+    "rows_of",
+    "run_of",
+]
+
+STATUSES: Final = list(Status)  # a status is kept as its place in here
+NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
+
+Token = tuple[int, int, str]  # a lease: partition, epoch, nonce
+
+_decode_task = msgspec.json.Decoder(Task).decode
+_decode_run = msgspec.json.Decoder(Run).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A task as it was read: changed on condition that header and mark are still these."""
+
+    task: Task
+    header: str
+    mark: str  # '' if it does not run
+
+    @classmethod
+    def of(cls, value: bytes, mark: bytes | None) -> "Entry":
+        """Read what is in the store; a claim is not in the task, but in its mark."""
+        header, _, body = value.partition(b"\n")
+        try:
+            task = _decode_task(body)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise StoreError(f"a task in the store cannot be read ({error}): {body!r:.200}") from error
+        if mark is not None and task.status is not Status.RUNNING:
+            task = steps.claim(task, int(mark.partition(b" ")[2]))
+        return cls(task, header.decode(), "" if mark is None else mark.decode())
+
+    @property
+    def serial(self) -> int:
+        """Its place in the order of arrival."""
+        return int(self.header.rpartition(" ")[2])
+
+    @property
+    def prefix(self) -> str:
+        """The header without the serial."""
+        return self.header.rpartition(" ")[0] + " "
+
+
+def prefix_of(task: Task) -> str:
+    """Write a header but for its serial: what a script compares."""
+    handler = _encode(task.handler).decode()
+    return f"{task.version} {task.attempt} {task.priority} {task.created_at} {handler} "
+
+
+def moment_of(task: Task) -> int:
+    """Return by when a task is found: when it is due, or when it was over."""
+    return (task.finished_at or 0) if task.status in ENDED else task.run_at
+
+
+def due_of(run_at: bytes, task_id: bytes, part: int, header: bytes) -> Due:
+    """Read what a wheel needs to know."""
+    version, _, priority, _, rest = header.split(b" ", 4)
+    handler: str = msgspec.json.decode(rest.rpartition(b" ")[0])
+    return Due(int(run_at), task_id.decode(), part, int(priority), int(version), queue_of(handler))
+
+
+def leases_of(leases: Iterable[Lease], partitions: int) -> list[Token]:
+    """Return leases as scripts take them, without copies and what cannot be one."""
+    tokens = ((lease.partition, lease.epoch, lease.nonce) for lease in leases)
+    return [token for token in dict.fromkeys(tokens) if 0 <= token[0] < partitions]
+
+
+def rows_of(answer: Sequence[Any], width: int) -> list[Sequence[Any]]:
+    """Divide what a script answered into rows."""
+    return [answer[first : first + width] for first in range(0, len(answer), width)]
+
+
+def encode_run(run: Run | None) -> str:
+    """Write a run as JSON, or nothing."""
+    return "" if run is None else _encode(run).decode()
+
+
+def run_of(body: bytes) -> Run:
+    """Read a run."""
+    return _decode_run(body)

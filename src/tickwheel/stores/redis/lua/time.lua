@@ -1,0 +1,2 @@
+-- The time by which leases end.
+return now

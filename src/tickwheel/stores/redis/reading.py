@@ -1,0 +1,133 @@
+"""Everything that is only read."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tickwheel.stores import bounds
+from tickwheel.stores.contract import Due, Lease
+from tickwheel.stores.paging import by_turns
+from tickwheel.stores.redis.entries import STATUSES, Entry, Token, due_of, leases_of, rows_of, run_of
+from tickwheel.stores.redis.keys import home_of
+from tickwheel.stores.redis.shards import Shards
+from tickwheel.tasks.record import Run, Status, Task
+
+__all__ = ["There", "counts", "due", "get", "history", "in_order", "in_shards", "leases", "load", "load_at", "orphans"]
+
+FIRST: Final = (-1, "")
+
+
+class There(msgspec.Struct, frozen=True):
+    """What is there of some ids: the tasks, and where those are said to be that are not where ids belong."""
+
+    entries: dict[str, Entry]
+    places: dict[str, int]
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """The tasks alone."""
+        return {task_id: entry.task for task_id, entry in self.entries.items()}
+
+
+async def load(shards: Shards, ids: Iterable[str]) -> There:
+    """Read tasks wherever they are: almost always in the partition of their id's hash."""
+    homes = {each: home_of(each, shards.partitions) for each in dict.fromkeys(ids) if bounds.sayable(each)}
+    entries, places = await load_at(shards, homes)
+    if places:
+        elsewhere, _ = await load_at(shards, places)
+        entries |= elsewhere
+    return There(entries, places)
+
+
+async def load_at(shards: Shards, parts: Mapping[str, int]) -> tuple[dict[str, Entry], dict[str, int]]:
+    """Read tasks in partitions that are known; return them, and where others are said to be."""
+    by_part: dict[int, list[str]] = {}
+    for each, part in parts.items():
+        by_part.setdefault(part, []).append(each)
+    asked = {
+        shard: [(part, by_part[part]) for part in there] for shard, there in shards.gathered(by_part.keys()).items()
+    }
+    entries: dict[str, Entry] = {}
+    places: dict[str, int] = {}
+    for shard, answer in (await shards.ask("load", asked)).items():
+        ids = (each for _, group in asked[shard] for each in group)
+        for each, (value, mark, place) in zip(ids, rows_of(answer, 3), strict=True):
+            if value is not None:
+                entries[each] = Entry.of(value, mark)
+            elif place is not None:
+                places[each] = int(place)
+    return entries, places
+
+
+async def get(shards: Shards, ids: Sequence[str]) -> list[Task | None]:
+    """Return tasks by id."""
+    found = (await load(shards, ids)).tasks
+    return [found.get(each) for each in ids]
+
+
+async def counts(shards: Shards) -> dict[Status, int]:
+    """Return how many tasks there are of each status."""
+    counted = (await shards.ask("counts", shards.all())).values()
+    return {status: sum(each[number] for each in counted) for number, status in enumerate(STATUSES)}
+
+
+async def history(shards: Shards, task_id: str, limit: int) -> list[Run]:
+    """Return the runs of a task, latest first."""
+    there = await load(shards, [task_id])
+    if task_id not in there.entries:
+        return []
+    part = there.entries[task_id].task.partition
+    runs = await shards.ask_one("history", shards.servers.shard_of(part), (part, task_id, limit))
+    return [run_of(body) for body in runs]
+
+
+async def leases(shards: Shards) -> list[Lease]:
+    """List the leases that are held now."""
+    answers = await shards.ask("leases", shards.all())
+    rows = sorted(row for answer in answers.values() for row in answer)
+    return [
+        Lease(partition=part, node=node.decode(), epoch=epoch, nonce="", expires_at=ends_at, checkpoint=checkpoint)
+        for part, node, epoch, ends_at, checkpoint in rows
+    ]
+
+
+async def due(
+    shards: Shards, owned: Sequence[Lease], until: int, after: tuple[int, str] | None, limit: int
+) -> list[Due]:
+    """List what comes due in owned partitions, by run_at and id."""
+    tokens = leases_of(owned, shards.partitions)
+    asked = in_shards(shards, tokens)
+    moment, last_id = after or FIRST
+
+    async def fetch(each: int) -> list[Due]:
+        messages = {shard: (there, until, moment, last_id, each) for shard, there in asked.items()}
+        answers = await shards.ask("due", messages)
+        found = [due_of(*row) for answer in answers.values() for row in rows_of(answer, 4)]
+        return sorted(found, key=lambda row: (row.run_at, row.id))
+
+    return await by_turns(fetch, lambda row: row.partition, len(tokens), limit) if tokens else []
+
+
+def in_shards(shards: Shards, tokens: Iterable[Token]) -> dict[int, list[Token]]:
+    """Return leases by shard."""
+    asked: dict[int, list[Token]] = {}
+    for token in tokens:
+        asked.setdefault(shards.servers.shard_of(token[0]), []).append(token)
+    return asked
+
+
+async def orphans(shards: Shards, owned: Sequence[Lease], limit: int) -> list[Task]:
+    """List running tasks that were claimed under an earlier lease, oldest first."""
+    asked = in_shards(shards, leases_of(owned, shards.partitions))
+    answers = await shards.ask("list_running", asked)
+    left = sorted((int(row[0]), row[1], row[2]) for answer in answers.values() for row in rows_of(answer, 3))
+    found = await in_order(shards, [(part, task_id) for _, part, task_id in left[:limit]])
+    return [task for task in found if task is not None]
+
+
+async def in_order(shards: Shards, places: Sequence[tuple[int, bytes]]) -> list[Task | None]:
+    """Read tasks whose partitions are known; None for each that is gone."""
+    parts: dict[str, Any] = {task_id.decode(): part for part, task_id in places}
+    entries, _ = await load_at(shards, parts)
+    return [entries[each].task if each in entries else None for each in parts]

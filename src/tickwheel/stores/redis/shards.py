@@ -1,0 +1,162 @@
+"""What can be changed by one script: everything on one server, and a partition in a cluster.
+
+    one server      one shard, 0, of all partitions
+    a cluster       as many shards as partitions, each on one of its servers
+
+A message goes to each shard that it concerns, and all at once. Whether what they wrote has reached the replicas is
+asked right behind them, on the same connection, if the URL says so.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from redis.exceptions import NoScriptError
+
+from tickwheel.errors import StoreClosed, StoreUnavailable
+from tickwheel.stores.redis.address import Address
+from tickwheel.stores.redis.connections import Command, Connections, Place
+from tickwheel.stores.redis.failures import told
+from tickwheel.stores.redis.greeting import Greeter
+from tickwheel.stores.redis.keys import SERVERS_CLOCK, call, lead_key
+from tickwheel.stores.redis.scripts import SCRIPTS
+from tickwheel.stores.redis.sentinels import locating
+
+__all__ = ["Servers", "Shards", "Single"]
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Servers(Protocol):
+    """Where the shards are."""
+
+    def shard_of(self, part: int) -> int:
+        """Return which shard a partition is in."""
+
+    async def run(self, commands: Mapping[int, list[Command]]) -> dict[int, list[Any]]:
+        """Run commands where each shard is, and return their answers."""
+
+    async def settle(self, partitions: int) -> None:
+        """Take note of how many partitions there are."""
+
+    async def place(self) -> Place:
+        """Return a server at which hints are told and heard."""
+
+    async def close(self) -> None:
+        """Let go of all servers."""
+
+
+class Single:
+    """One server, at its address or where the sentinels say."""
+
+    def __init__(self, address: Address) -> None:
+        self._greeter = Greeter(address)
+        self._locate = locating(address)
+        self._connections = Connections(address, self._locate, self._greeter.greet)
+
+    def shard_of(self, part: int) -> int:
+        """All are in one."""
+        return min(part, 0)
+
+    async def run(self, commands: Mapping[int, list[Command]]) -> dict[int, list[Any]]:
+        """Run commands."""
+        answers = iter(await self._connections.run([each for asked in commands.values() for each in asked]))
+        return {shard: [next(answers) for _ in asked] for shard, asked in commands.items()}
+
+    async def place(self) -> Place:
+        """Return where it is."""
+        return await self._locate()
+
+    async def settle(self, partitions: int) -> None:
+        """Look at the server once more, now that it is known what is there."""
+        self._greeter.shards = [list(range(partitions))]
+        await self._connections.forget()
+
+    async def close(self) -> None:
+        """Let go of the server."""
+        await self._connections.close()
+
+
+class Shards:
+    """All shards of a store; a clock is for tests."""
+
+    def __init__(self, address: Address, servers: Servers, now_ms: Callable[[], int] | None) -> None:
+        self.address = address
+        self.partitions = 0
+        self.servers = servers
+        self.dropped: Callable[[set[int]], None] = lambda _: None  # told where something was held in vain
+        self._now_ms = now_ms
+        self._closed = False
+
+    async def settle(self, partitions: int) -> None:
+        """Take note of how many partitions there are."""
+        self.partitions = partitions
+        with told(self.address):
+            await self.servers.settle(partitions)
+
+    def check(self) -> None:
+        """Refuse to go on after the end."""
+        if self._closed:
+            raise StoreClosed
+
+    async def close(self) -> None:
+        """Let go of all servers."""
+        self._closed = True
+        await self.servers.close()
+
+    def gathered(self, parts: Collection[int]) -> dict[int, list[int]]:
+        """Return partitions by shard."""
+        shards: dict[int, list[int]] = {}
+        for part in parts:
+            shards.setdefault(self.servers.shard_of(part), []).append(part)
+        return shards
+
+    def all(self) -> dict[int, list[int]]:
+        """Return all partitions by shard."""
+        return self.gathered(range(self.partitions))
+
+    async def ask_one(self, script: str, shard: int, message: Any, *, lasting: bool = False) -> Any:
+        """Run a script in one shard."""
+        return (await self.ask(script, {shard: message}, lasting=lasting))[shard]
+
+    async def ask(self, script: str, messages: Mapping[int, Any], *, lasting: bool = False) -> dict[int, Any]:
+        """Run a script in some shards; what is `lasting` is with the replicas when this returns."""
+        self.check()
+        now = SERVERS_CLOCK if self._now_ms is None else self._now_ms()
+        name = self.address.name
+        commands: dict[int, list[Command]] = {
+            shard: [call(script, name, lead_key(name, shard), now, _encode(message))]
+            for shard, message in messages.items()
+        }
+        if not commands:
+            return {}
+        with told(self.address):
+            answers = await self._run(script, commands, lasting=lasting and self.address.replicas > 0)
+        return {shard: answer for shard, (answer, *_) in answers.items()}
+
+    async def _run(self, script: str, commands: dict[int, list[Command]], *, lasting: bool) -> dict[int, list[Any]]:
+        if lasting:
+            wait: Command = ["WAIT", self.address.replicas, self.address.wait_ms]
+            commands = {shard: [*asked, wait] for shard, asked in commands.items()}
+        answers = await self.servers.run(commands)
+        unknown = [shard for shard, (answer, *_) in answers.items() if isinstance(answer, NoScriptError)]
+        if unknown:  # somebody made the server forget its scripts: it has done nothing
+            load: Command = ["SCRIPT", "LOAD", SCRIPTS[script]]
+            again = await self.servers.run({shard: [load, *commands[shard]] for shard in unknown})
+            answers |= {shard: answer[1:] for shard, answer in again.items()}
+        for answer, *reached in answers.values():
+            if isinstance(answer, Exception):
+                raise answer
+            self._check_reached(reached)
+        return answers
+
+    def _check_reached(self, reached: list[Any]) -> None:
+        """See that replicas have what was written."""
+        for replicas in reached:
+            if isinstance(replicas, Exception):
+                raise replicas
+            if replicas < self.address.replicas:
+                raise StoreUnavailable(
+                    f"{self.address.shown}: it is written, but only {replicas} of {self.address.replicas} replicas have"
+                    f" it after {self.address.wait_ms} ms; see whether they run, or lower ?replicas="
+                )

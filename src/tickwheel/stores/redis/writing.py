@@ -1,0 +1,146 @@
+"""Putting tasks in the place of what was read: all of them, or none if anything has changed since.
+
+In one shard that is one script. In several, what is to be written is held in each of them first; only when nobody was
+in the way anywhere is it written. Should we die between the two, the holds end by themselves after a while, and should
+we die between two writes, some of the batch is there that was not acknowledged.
+
+An id belongs into the partition of its hash, and schedulers put it there. A task that somebody puts elsewhere is found
+by a note in the partition where it belongs; that makes two places to write.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from random import Random
+from typing import Any, Final, TypeVar
+
+from tickwheel.errors import StoreUnavailable
+from tickwheel.stores import bounds
+from tickwheel.stores.redis.entries import NUMBERS, Entry, moment_of, prefix_of
+from tickwheel.stores.redis.keys import META, home_of
+from tickwheel.stores.redis.reading import There
+from tickwheel.stores.redis.shards import Shards
+from tickwheel.tasks.record import Task
+
+__all__ = ["Draft", "give_back", "number", "persist", "put"]
+
+T = TypeVar("T")
+
+HOLD_MS: Final = 5_000  # what is held is written within milliseconds, or never
+PATIENCE_S: Final = 10.0  # with others who change the same tasks: a hold of the dead ends before
+PAUSE_S: Final = 0.002
+PAUSE_S_MAX: Final = 0.2
+NOTHING: Final = -1  # the status of a task that is not there
+ABSENT: Final = ""  # the header of a task that is not there
+ABSENT_HERE: Final = "-"  # the same, where its note is written as well
+
+_chance = Random()  # noqa: S311 - so that those who were in each other's way do not meet again
+
+
+class Draft:
+    """What is to be written: tasks and notes, by partition."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.tasks: list[tuple[Any, ...]] = []
+        self.notes: list[tuple[Any, ...]] = []
+
+    def add(self, task: Task, serial: int, body: bytes) -> None:
+        """Add a task that is nowhere yet."""
+        home = home_of(task.id, self.partitions)
+        self._put(task, serial, body, ABSENT)
+        if home != task.partition:
+            self.notes.append((home, task.id, "", str(task.partition), False))
+
+    def change(self, task: Task, there: There, serial: int) -> None:
+        """Put a task in the place of what was read, if anything was."""
+        entry = there.entries.get(task.id)
+        home, said = home_of(task.id, self.partitions), there.places.get(task.id, home_of(task.id, self.partitions))
+        body = bounds.encode(task)
+        if entry is not None and entry.task.partition == task.partition:
+            self._put(task, serial, body, entry.header, entry)
+            return
+        if entry is not None:  # it moves, and its runs are forgotten
+            self._remove(entry)
+        self._put(task, serial, body, ABSENT_HERE)
+        here = entry is not None and entry.task.partition == home
+        self.notes.append((home, task.id, _note(said, home), _note(task.partition, home), here))
+
+    def remove(self, entry: Entry) -> None:
+        """Delete a task that was read."""
+        self._remove(entry)
+        home, part = home_of(entry.task.id, self.partitions), entry.task.partition
+        if home != part:
+            self.notes.append((home, entry.task.id, str(part), "", False))
+
+    def forget(self, task_id: str, part: int) -> None:
+        """Take back the note of a task that is gone."""
+        self.notes.append((home_of(task_id, self.partitions), task_id, str(part), "", False))
+
+    def _put(self, task: Task, serial: int, body: bytes, header: str, entry: Entry | None = None) -> None:
+        value = f"{prefix_of(task)}{serial}\n{body.decode()}"
+        old = NOTHING if entry is None else NUMBERS[entry.task.status]
+        mark = "" if entry is None else entry.mark
+        new = NUMBERS[task.status]
+        self.tasks.append((task.partition, task.id, header, mark, old, new, value, serial, moment_of(task)))
+
+    def _remove(self, entry: Entry) -> None:
+        task = entry.task
+        old = NUMBERS[task.status]
+        self.tasks.append((task.partition, task.id, entry.header, entry.mark, old, NOTHING, "", 0, 0))
+
+
+def _note(part: int, home: int) -> str:
+    return "" if part == home else str(part)
+
+
+async def put(shards: Shards, draft: Draft) -> bool:
+    """Write it, or nothing of it if anything is not as it was read."""
+    by_shard: dict[int, tuple[list[Any], list[Any]]] = {}
+    for number, items in enumerate((draft.tasks, draft.notes)):
+        for item in items:
+            by_shard.setdefault(shards.servers.shard_of(item[0]), ([], []))[number].append(item)
+    token = secrets.token_hex(8)
+
+    async def each(how: str, among: Iterable[int]) -> dict[int, Any]:
+        messages = {shard: (how, token, HOLD_MS, *by_shard[shard]) for shard in among}
+        return await shards.ask("put", messages, lasting=how in ("now", "write"))
+
+    if len(by_shard) <= 1:
+        return not any((await each("now", by_shard)).values())
+    wrong = await each("hold", by_shard)
+    if any(wrong.values()):
+        await each("drop", [shard for shard, ids in wrong.items() if not ids])
+        shards.dropped({item[0] for item in draft.tasks})
+        return False
+    if any((await each("write", by_shard)).values()):
+        raise StoreUnavailable(f"{shards.address.shown}: it took too long to write; some of it may be written")
+    return True
+
+
+async def number(shards: Shards, tasks: int) -> range:
+    """Take serials for so many new tasks."""
+    if not tasks:
+        return range(0)
+    last = await shards.ask_one("number", META, (tasks, 0))
+    return range(last - tasks + 1, last + 1)
+
+
+async def give_back(shards: Shards, serials: range) -> None:
+    """Give serials back that were not used, unless others were taken since; then they are left out."""
+    if serials:
+        await shards.ask_one("number", META, (-len(serials), serials[-1]))
+
+
+async def persist(shards: Shards, attempt: Callable[[], Awaitable[T | None]]) -> T:
+    """Try to change something until nobody is in the way, for a while; None says that somebody was."""
+    pause_s = PAUSE_S
+    end_s = asyncio.get_running_loop().time() + PATIENCE_S
+    while True:
+        done = await attempt()
+        if done is not None:
+            return done
+        if asyncio.get_running_loop().time() > end_s:
+            raise StoreUnavailable(f"{shards.address.shown}: others keep changing the same tasks; try again")
+        await asyncio.sleep(pause_s * _chance.random())
+        pause_s = min(pause_s * 2, PAUSE_S_MAX)

@@ -1,0 +1,201 @@
+"""A campaign: three nodes on a store, a stream of tasks, and one thing after another that goes wrong, by chance.
+
+    kill      a node is killed (SIGKILL), and another one started
+    suspend   a node is suspended beyond its lease, wherever it is, and goes on
+    halt      a node suspends itself before or after a step, and goes on
+    replace   a node joins, and another leaves in order
+    cut       a node cannot reach the store, and is told so
+    silence   a node cannot reach the store, and is told nothing; what it had sent arrives later
+    slow      everything between a node and the store takes longer
+    clock     a node joins whose wall clock is an hour off, and leaves
+    stop      the store's server is stopped, in each way that it can be, and started again
+
+After each of them the nodes have to come to fair shares again, and in the end the checker looks at every task.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
+from random import Random
+from typing import Final
+
+from tests.cluster.checker import EVERYBODY, Fault, Verdict
+from tests.cluster.halting import HALTS, Halt
+from tests.cluster.nodes import Nodes, now_ns, until
+from tests.cluster.places import Place
+from tests.cluster.proxy import Proxy
+from tests.cluster.stream import Stream
+
+__all__ = ["FAULTS", "NETWORK_FAULTS", "Campaign"]
+
+NODES: Final = 3
+SETTLE_S: Final = 60.0  # for what takes some leases
+HOUR_S: Final = 3600
+DELAY_S_MAX: Final = 0.1
+
+
+class Campaign:
+    """One campaign on one store."""
+
+    def __init__(self, nodes: Nodes, place: Place, chance: Random, ways: AsyncExitStack) -> None:
+        self._nodes = nodes
+        self._place = place
+        self._chance = chance
+        self._ways = ways  # closes the proxies in the end
+        self._lease_s = nodes.lease_ms / 1000
+        self._names = (f"n{number}" for number in count())
+        self._proxies: dict[str, Proxy] = {}
+        self.alive: list[str] = []
+        self.faults: list[Fault] = []
+        self.stream = Stream(nodes, chance)
+
+    @classmethod
+    @asynccontextmanager
+    async def on(cls, nodes: Nodes, place: Place, seed: int) -> AsyncIterator["Campaign"]:
+        """Begin with three nodes."""
+        async with AsyncExitStack() as ways:
+            campaign = cls(nodes, place, Random(seed), ways)
+            await asyncio.gather(*(campaign.join() for _ in range(NODES)))
+            await campaign.settle()
+            yield campaign
+
+    def possible(self) -> list[str]:
+        """Return what can go wrong here."""
+        return [what for what in FAULTS if self._place.address is not None or what not in NETWORK_FAULTS]
+
+    async def suffer(self, what: str) -> None:
+        """Let something go wrong, and see that all is well again afterwards."""
+        since, begun_ns = len(self.faults), now_ns()
+        await FAULTS[what](self)
+        await self.settle()
+        # A node that was away is well again when it has its share; a dead one does nothing any more.
+        names = {fault.name for fault in self.faults[since:]}
+        self.faults[since:] = [Fault(what, name, begun_ns, now_ns()) for name in names]
+
+    async def settle(self) -> None:
+        """Wait until the nodes that are alive have fair shares, and nobody else has any."""
+        partitions, living = self._nodes.store.partitions, len(self.alive)
+        least = partitions // living
+
+        async def is_fair() -> bool:
+            held = await self._nodes.held_now()
+            return held is not None and set(held) == set(self.alive) and min(map(len, held.values())) >= least
+
+        await until(is_fair, SETTLE_S)
+
+    async def judge(self) -> Verdict:
+        """Wait until nothing is left to do, and hold everything against what was promised."""
+        return await self.stream.judged(self.faults, SETTLE_S)
+
+    # -- nodes
+
+    async def join(self, *, halt: Halt | None = None, clock_off_s: int = 0) -> str:
+        """Start a node, on a way of its own to the store."""
+        name = next(self._names)
+        url = None
+        if self._place.address is not None:
+            self._proxies[name] = proxy = await self._ways.enter_async_context(Proxy.to(*self._place.address))
+            url = self._place.via(proxy.port)
+        await self._nodes.start(name, url=url, halt=halt, clock_off_s=clock_off_s)
+        self.alive.append(name)
+        return name
+
+    async def leave(self, name: str) -> None:
+        """Let a node go in order."""
+        self.alive.remove(name)
+        assert await self._nodes.end(name, signal.SIGTERM) == 0, f"{name} did not leave in order"
+
+    def _anyone(self) -> str:
+        return self._chance.choice(self.alive)
+
+    def _blame(self, name: str) -> None:
+        self.faults.append(Fault("", name, now_ns(), now_ns()))
+
+    async def _beyond_a_lease(self) -> None:
+        await asyncio.sleep(self._lease_s * self._chance.uniform(0.5, 2.0))
+
+    # -- what goes wrong
+
+    async def kill(self) -> None:
+        name = self._anyone()
+        self._blame(name)
+        self.alive.remove(name)
+        await self._nodes.end(name, signal.SIGKILL)
+        await self.join()
+
+    async def suspend(self) -> None:
+        name = self._anyone()
+        self._blame(name)
+        self._nodes.send(name, signal.SIGSTOP)
+        await self._beyond_a_lease()
+        self._nodes.send(name, signal.SIGCONT)
+
+    async def halt(self) -> None:
+        old = self._anyone()
+        step = self._chance.choice(HALTS)._replace(turn=self._chance.randrange(1, 4))
+        name = await self.join(halt=step)
+        self._blame(name)
+        await self.leave(old)
+        await self._nodes.until_halted(name)
+        await self._beyond_a_lease()
+        self._nodes.send(name, signal.SIGCONT)
+
+    async def replace(self) -> None:
+        old = self._anyone()
+        if self._chance.random() < 0.5:
+            await self.join()
+            await self.leave(old)
+        else:
+            await self.leave(old)
+            await self.join()
+
+    async def cut(self) -> None:
+        name = self._anyone()
+        self._blame(name)
+        self._proxies[name].cut()
+        await self._beyond_a_lease()
+        self._proxies[name].mend()
+
+    async def silence(self) -> None:
+        name = self._anyone()
+        self._blame(name)
+        self._proxies[name].fall_silent()
+        await self._beyond_a_lease()
+        self._proxies[name].mend()
+
+    async def slow(self) -> None:
+        name = self._anyone()
+        self._blame(name)
+        self._proxies[name].delay_s = self._chance.uniform(0.01, DELAY_S_MAX)
+        await self._beyond_a_lease()
+        self._proxies[name].mend()
+
+    async def clock(self) -> None:
+        name = await self.join(clock_off_s=self._chance.choice((-HOUR_S, HOUR_S)))
+        await self.settle()
+        await self._beyond_a_lease()
+        await self.leave(name)
+
+    async def stop(self) -> None:
+        assert self._place.start is not None
+        self._blame(EVERYBODY)
+        stop = self._chance.choice([*self._place.stops.values()])
+        await asyncio.to_thread(stop)
+        await self._beyond_a_lease()
+        await asyncio.to_thread(self._place.start)
+
+
+FAULTS: Final[dict[str, Callable[[Campaign], Awaitable[None]]]] = {
+    "kill": Campaign.kill,
+    "suspend": Campaign.suspend,
+    "halt": Campaign.halt,
+    "replace": Campaign.replace,
+    "cut": Campaign.cut,
+    "silence": Campaign.silence,
+    "slow": Campaign.slow,
+    "clock": Campaign.clock,
+    "stop": Campaign.stop,
+}
+NETWORK_FAULTS: Final = {"cut", "silence", "slow", "clock", "stop"}  # a file has no network, and no clock of its own

@@ -1,0 +1,50 @@
+"""The stores that the same stories are played on: where each is, and how its server is stopped and started.
+
+A new one needs one entry in PLACES: what makes it, and a `Place`. One without a server of its own has a URL only.
+"""
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tickwheel.testing.postgres import PostgresServer
+
+__all__ = ["PLACES", "Place"]
+
+Act = Callable[[], None]
+
+
+class Place(NamedTuple):
+    """A store that is empty, and what can be done to its server."""
+
+    url: str
+    address: tuple[str, int] | None = None  # of the server, as it is written in the URL: a proxy goes before it
+    start: Act | None = None  # after it was stopped
+    stops: Mapping[str, Act] = {}  # in each way that it can be stopped
+
+    def via(self, port: int) -> str:
+        """Return its URL through a proxy."""
+        assert self.address is not None
+        host, own = self.address
+        return self.url.replace(f"{host}:{own}", f"127.0.0.1:{port}", 1)
+
+
+@contextmanager
+def sqlite(folder: Path) -> Iterator[Place]:
+    yield Place(f"sqlite:///{folder}/tasks.db")
+
+
+@contextmanager
+def postgresql(_folder: Path) -> Iterator[Place]:
+    with PostgresServer.fresh() as server:
+        stops: dict[str, Act] = {"stop": server.stop, "crash": partial(server.stop, signal.SIGQUIT)}
+        yield Place(server.url, ("127.0.0.1", server.port), server.start, stops)
+
+
+PLACES: Final[Mapping[str, Callable[[Path], AbstractContextManager[Place]]]] = {
+    "sqlite": sqlite,
+    "postgresql": postgresql,
+}

@@ -1,0 +1,112 @@
+"""Tasks that are added all the time, whatever happens, and what was promised of each.
+
+Each is added again and again until it is acknowledged. Some are sent twice at the same time, some are cancelled and
+some moved, just when they are due.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from typing import Final
+
+from tests.cluster.checker import Fault, Target, Verdict, judge
+from tests.cluster.nodes import PATIENCE_S, WALL_AHEAD_NS, Nodes
+from tickwheel.errors import StoreError, TaskIsOver, TaskIsRunning
+from tickwheel.tasks import Status, Task
+
+__all__ = ["Stream"]
+
+WORKERS: Final = 8
+AGAIN_S: Final = 0.05  # after an add that was not acknowledged
+DELAY_S_MAX: Final = 0.6
+RUN_S: Final = 0.02
+SPREAD_S: Final = 0.06  # of a cancel or a move around the moment it races with: claims are made 50 ms ahead
+
+
+class Stream:
+    """A stream of tasks, by chance, and the promises that were made."""
+
+    def __init__(self, nodes: Nodes, chance: Random, per_s: float = 150.0) -> None:
+        self._nodes = nodes
+        self._chance = chance
+        self._pause_s = WORKERS / per_s
+        self._ended = asyncio.Event()
+        self._racing: set[asyncio.Task[None]] = set()
+        self.targets: dict[str, Target] = {}
+
+    @asynccontextmanager
+    async def flowing(self) -> AsyncIterator[None]:
+        """Add tasks meanwhile."""
+        adding = [asyncio.create_task(self._add(worker)) for worker in range(WORKERS)]
+        try:
+            yield
+        finally:
+            self._ended.set()  # broken off, it might add tasks without knowing of it
+            await asyncio.gather(*adding, *self._racing)
+
+    async def judged(self, faults: Sequence[Fault], patience_s: float = PATIENCE_S) -> Verdict:
+        """Wait until nothing is left to do, or for so long, and hold everything against what was promised."""
+        with suppress(TimeoutError):  # what is not done then is missed
+            await self._nodes.until_over(patience_s)
+        tasks = await self._nodes.as_they_are(self.targets)
+        told, lease_ms = self._nodes.told(), self._nodes.lease_ms
+        verdict = judge(
+            self.targets, list(tasks.values()), told, faults, wall_ahead_ns=WALL_AHEAD_NS, lease_ms=lease_ms
+        )
+        self._nodes.keep_evidence(tasks[each] for each in sorted(verdict.broken))
+        return verdict
+
+    async def _add(self, worker: int) -> None:
+        number = 0
+        while not self._ended.is_set():
+            await self._add_one(f"task-{worker}-{number}")
+            number += 1
+            await asyncio.sleep(self._pause_s)
+
+    async def _add_one(self, task_id: str) -> None:
+        delay_s = self._chance.random() * DELAY_S_MAX
+        fate = self._chance.random()
+        times = 3 if fate < 0.05 else 1
+        added = await asyncio.gather(*(self._until_acknowledged(task_id, delay_s) for _ in range(times)))
+        assert len({task.run_at for task in added}) == 1, "they are one task"
+        self.targets[task_id] = Target(added[0].run_at)
+        self._nodes.acknowledged.append(task_id)
+        if fate > 0.9:
+            race = self._cancel if fate > 0.95 else self._move
+            racing = asyncio.create_task(race(task_id, delay_s + self._chance.uniform(-SPREAD_S, SPREAD_S)))
+            self._racing.add(racing)
+            racing.add_done_callback(self._racing.discard)
+
+    async def _until_acknowledged(self, task_id: str, delay_s: float) -> Task:
+        args = {"seconds": RUN_S}
+        while True:
+            try:
+                return await self._nodes.adder.add("work", args, id=task_id, delay=delay_s, on_conflict="keep")
+            except StoreError:
+                await asyncio.sleep(AGAIN_S)
+
+    async def _cancel(self, task_id: str, after_s: float) -> None:
+        target = self.targets[task_id]
+        await asyncio.sleep(max(after_s, 0))
+        try:
+            task = await self._nodes.adder.cancel(task_id)
+        except StoreError:
+            target.certain = False
+            return
+        if task.status is Status.CANCELLED:
+            target.cancelled_ns = time.monotonic_ns()
+        elif task.status is Status.RUNNING:
+            target.certain = False  # it was asked to stop, and may or may not hear of it in time
+
+    async def _move(self, task_id: str, after_s: float) -> None:
+        await asyncio.sleep(max(after_s, 0))
+        try:
+            moved = await self._nodes.adder.reschedule(task_id, delay=0.3)
+        except (TaskIsRunning, TaskIsOver):
+            return
+        except StoreError:
+            # It was moved or not: either time is right, and the one it has had is the earlier.
+            return
+        self.targets[task_id].move(moved.run_at, time.monotonic_ns())

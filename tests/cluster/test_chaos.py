@@ -1,0 +1,28 @@
+"""A short campaign on each store; `make chaos` has longer ones."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import chaos
+from tests.cluster.chaos import Plan, wage
+from tests.cluster.places import PLACES
+
+
+@pytest.mark.parametrize("store", PLACES)
+def test_every_promise_is_kept_whatever_goes_wrong(store: str, tmp_path: Path) -> None:
+    verdict, suffered = asyncio.run(wage(Plan(store, seconds=12.0, seed=6), tmp_path))
+    assert verdict.good, str(verdict)
+    assert verdict.tasks > 100
+    assert suffered.total() >= 3
+
+
+def test_a_campaign_is_told_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert chaos.main(["--store", "sqlite", "--seconds", "1", "--seed", "7", "--fault", "kill", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err.startswith("seed 7\n")
+    [told] = json.loads(printed.out)
+    assert (told["store"], told["seed"], told["good"], told["missed"]) == ("sqlite", 7, True, [])
+    assert told["faults"] == {"kill": told["faults"]["kill"]}

@@ -1,0 +1,56 @@
+"""Nodes that are suspended beyond their lease, each at another step, and go on: nothing that they write then counts.
+
+All of them at once: eight nodes stop, one before and one after each step, and the ninth does the work of all.
+"""
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.cluster.checker import Fault
+from tests.cluster.halting import HALTS
+from tests.cluster.nodes import Nodes, now_ns, play
+from tests.cluster.places import PLACES, Place
+from tests.cluster.stream import Stream
+
+LEASE_MS = 1_500
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with PLACES[request.param](tmp_path) as made:
+        yield made
+
+
+def test_no_stale_write_is_accepted_whichever_step_a_node_is_suspended_at(place: Place, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        await nodes.start("keeper")
+        stream = Stream(nodes, Random(6))
+        halting = {f"{halt.when}-{halt.step}": halt for halt in HALTS}
+
+        async def halt(name: str) -> None:
+            await nodes.start(name, halt=halting[name])
+            await nodes.until_halted(name)
+
+        async with stream.flowing():
+            begun_ns = now_ns()
+            await asyncio.gather(*map(halt, halting))
+            await nodes.until_shares(64)
+            assert set(await nodes.held()) == {"keeper"}
+            await nodes.until_begun("keeper", each=50)
+            done = await nodes.completed()
+            assert len(done) > 50
+            for name in halting:
+                nodes.send(name, signal.SIGCONT)
+            await nodes.until_begun(*halting, each=1)  # each takes part again
+            await nodes.until_shares(*[7] * 8, 8)
+            faults = [Fault("halt", name, begun_ns, now_ns()) for name in halting]
+            assert await nodes.as_they_are(done) == done, "what was done stays as it was"
+        verdict = await stream.judged(faults)
+        assert verdict.good, str(verdict)
+
+    play(tmp_path, place.url, story, LEASE_MS)

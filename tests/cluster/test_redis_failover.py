@@ -1,0 +1,119 @@
+"""The master dies and a replica takes over: what can be lost is bounded and told, and everything else goes on."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from tests.cluster.nodes import Nodes, play, until
+from tests.cluster.stories import check, stubborn_stream
+from tickwheel.errors import StoreError
+from tickwheel.stores import Store, open_store
+from tickwheel.stores.contract import Finish
+from tickwheel.tasks import Status
+from tickwheel.testing.redis import RedisSentinels
+from tickwheel.testing.stores.scenario import own, task
+
+
+@pytest.fixture
+def watched() -> Iterator[RedisSentinels]:
+    with RedisSentinels.fresh(sentinels=1) as servers:
+        yield servers
+
+
+async def goes_on(store: Store) -> None:
+    """Wait until a replica has taken over."""
+
+    async def answers() -> bool:
+        try:
+            await store.time()
+        except StoreError:
+            return False
+        return True
+
+    await until(answers)
+
+
+def test_nothing_that_replicas_have_is_lost_when_the_master_is_killed(tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        for name in "ab":
+            await nodes.start(name)
+        async with stubborn_stream(nodes):
+            await nodes.until_shares(32, 32)
+            await nodes.until_begun("a", "b", each=50)
+            await asyncio.to_thread(servers.master.stop, signal.SIGKILL)
+            await goes_on(nodes.store)
+            await asyncio.to_thread(servers.rejoin)  # until then, nothing is acknowledged
+            await nodes.until_begun("a", "b", each=50)
+        await nodes.until_done()
+        nodes.ran_twice()  # which sees that nothing is lost
+        await check(nodes)
+
+    with RedisSentinels.fresh() as servers:
+        play(tmp_path, f"{servers.url}?replicas=1", story)
+
+
+def test_what_had_not_reached_the_replica_is_lost_and_that_is_told(
+    watched: RedisSentinels, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        store = await open_store(watched.url)
+        await store.add([task("kept"), task("ran"), task("waits")])
+        leases = await own(store, 0, ttl_ms=600_000)
+        [running] = await store.claim(leases, ["ran"], 1000)
+
+        async def has_it() -> bool:
+            return "ran" in watched.replica.ask("HGETALL", "{tickwheel:0}:running")
+
+        await until(has_it)
+        watched.cut_off()
+        await store.add([task("lost")])
+        done = Finish(lease=leases[0], task=replace(running, status=Status.COMPLETED))
+        assert await store.finish([done]) == [True]
+        await asyncio.to_thread(watched.master.stop, signal.SIGKILL)
+        await goes_on(store)
+        assert "a replica that was promoted; 1 leases are ended" in caplog.text
+        assert "What had not reached it is lost" in caplog.text
+
+        assert [each is not None for each in await store.get(["kept", "lost", "ran"])] == [True, False, True]
+        assert await store.renew(leases, 3000) == [], "who held it has to look at everything again"
+        assert await store.claim(leases, ["waits"], 1000) == []
+        [new] = await own(store, 0)
+        assert await store.orphans([new], 10) == [running], "its outcome was lost: it runs again"
+        assert await store.finish([done]) == [False]
+        assert await store.finish([replace(done, lease=new)]) == [True]
+        await store.add([task("lost")])
+        assert (await store.counts())[Status.PENDING] == 3
+        await store.close()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+
+
+def test_an_owner_that_hears_nothing_of_a_failover_can_change_nothing(watched: RedisSentinels) -> None:
+    async def main() -> None:
+        store, other = await open_store(watched.url), await open_store(watched.url)
+        await store.add([task("a")])
+
+        async def has_it() -> bool:
+            return "a" in watched.replica.ask("HGETALL", "{tickwheel:0}:tasks")
+
+        await until(has_it)
+        watched.cut_off()
+        # An epoch that the replica never hears of: after the failover it is given again.
+        [lost] = await own(store, 0, ttl_ms=600_000)
+        await asyncio.to_thread(watched.master.stop, signal.SIGKILL)
+        await goes_on(other)
+        [new] = await own(other, 0, node="there")
+        assert (new.epoch, new.nonce != lost.nonce) == (lost.epoch, True)
+        assert await store.claim([lost], ["a"], 1000) == []
+        assert await store.renew([lost], 1000) == []
+        assert len(await other.claim([new], ["a"], 1000)) == 1
+        for each in (store, other):
+            await each.close()
+
+    asyncio.run(main())

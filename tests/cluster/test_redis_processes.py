@@ -1,0 +1,27 @@
+"""Processes on one Redis server or a cluster: one is killed, one suspended, the server itself goes and comes back."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+from tests.cluster.nodes import play
+from tests.cluster.stories import hints_are_heard_again, one_is_killed_and_one_suspended, server_crashes
+from tests.redis import Redis
+from tickwheel.testing.redis import RedisCluster, RedisServer
+
+
+def test_one_of_three_is_killed_and_one_suspended(redis_server: RedisServer, tmp_path: Path) -> None:
+    play(tmp_path, Redis(redis_server.url).url(), one_is_killed_and_one_suspended)
+
+
+def test_the_same_on_a_cluster(redis_cluster: RedisCluster, tmp_path: Path) -> None:
+    play(tmp_path, Redis(redis_cluster.url).url(), one_is_killed_and_one_suspended)
+
+
+def test_the_server_crashes_and_comes_back(redis_server: RedisServer, tmp_path: Path) -> None:
+    story = server_crashes(redis_server, signal.SIGKILL, signal.SIGTERM)
+    play(tmp_path, Redis(redis_server.url).url(), story)
+
+
+def test_hints_are_heard_again_when_the_server_is_back(redis_server: RedisServer) -> None:
+    asyncio.run(hints_are_heard_again(Redis(redis_server.url).url(), redis_server))

@@ -1,0 +1,95 @@
+"""Whose time it is: the store's, for nodes whose own clock is wrong, and for who adds."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.campaign import Campaign
+from tests.cluster.nodes import Nodes, play
+from tests.cluster.places import PLACES, Place
+from tickwheel import VirtualClock
+from tickwheel.cluster import StoreClock
+
+HOUR_NS = 3600 * 10**9
+MS = 1_000_000
+
+
+class Timekeeper:
+    """The clock of a store, which takes its time to answer."""
+
+    def __init__(self, own: VirtualClock, ahead_ns: int) -> None:
+        self.own, self.ahead_ns, self.there_ns, self.back_ns = own, ahead_ns, 0, 0
+
+    async def time(self) -> int:
+        self.own.advance_ns(self.there_ns)
+        read = (self.own.time_ns() + self.ahead_ns) // MS
+        self.own.advance_ns(self.back_ns)
+        return read
+
+
+def ask(clock: StoreClock, store: Any) -> None:
+    asyncio.run(clock.set_by(store))
+
+
+def test_a_clock_that_agrees_is_left_alone() -> None:
+    own = VirtualClock()
+    clock, store = StoreClock(own), Timekeeper(own, 0)
+    for store.there_ns, store.back_ns in ((0, 0), (5 * MS, 0), (0, 5 * MS), (HOUR_NS, 0), (0, HOUR_NS)):
+        ask(clock, store)
+        assert clock.time_ns() == own.time_ns()
+
+
+@pytest.mark.parametrize("ahead_ns", [HOUR_NS, -HOUR_NS, 20 * MS, -20 * MS])
+@pytest.mark.parametrize("way_ns", [(0, 0), (3 * MS, 4 * MS), (0, 7 * MS), (7 * MS, 0)])
+def test_a_clock_that_is_off_is_set_rather_late_than_early(ahead_ns: int, way_ns: tuple[int, int]) -> None:
+    own = VirtualClock()
+    clock, store = StoreClock(own), Timekeeper(own, ahead_ns + 999_999)
+    store.there_ns, store.back_ns = way_ns
+    ask(clock, store)
+    behind_ns = own.time_ns() + store.ahead_ns - clock.time_ns()
+    assert 0 <= behind_ns < way_ns[1] + MS
+    store.there_ns = store.back_ns = 0
+    ask(clock, store)
+    assert 0 <= own.time_ns() + store.ahead_ns - clock.time_ns() < MS, "a quick answer sets it right"
+
+
+def test_a_step_of_the_nodes_own_clock_changes_nothing_until_the_store_is_asked() -> None:
+    own = VirtualClock()
+    clock = StoreClock(own)
+    assert clock.in_doubt
+    ask(clock, Timekeeper(own, 0))
+    assert not clock.in_doubt
+    before_ns = clock.time_ns()
+    own.step_wall(HOUR_NS)
+    assert clock.time_ns() == before_ns
+    assert clock.in_doubt
+    ask(clock, Timekeeper(own, -HOUR_NS))  # a server's clock, which was not set
+    assert clock.time_ns() == before_ns
+    ask(clock, Timekeeper(own, 0))  # a file's, which is this machine's
+    assert clock.time_ns() == before_ns + HOUR_NS
+    own.advance(61)
+    assert clock.in_doubt, "it asks again now and then"
+
+
+@pytest.fixture(params=[name for name in PLACES if name != "sqlite"])  # a file has no clock of its own
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with PLACES[request.param](tmp_path) as made:
+        yield made
+
+
+def test_nodes_whose_clocks_are_an_hour_off_run_everything_in_time(place: Place, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        async with Campaign.on(nodes, place, 0) as campaign:
+            async with campaign.stream.flowing():
+                for wrong_s in (3600, -3600):
+                    name = await campaign.join(clock_off_s=wrong_s)
+                    await campaign.settle()
+                    await nodes.until_begun(name)
+            verdict = await campaign.judge()
+        assert verdict.good, str(verdict)
+        assert verdict.again == 0
+
+    play(tmp_path, place.url, story)
