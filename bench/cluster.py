@@ -2,9 +2,10 @@
 
     takeover   one of two nodes is killed (SIGKILL): until the last task it was running has begun again on the other
     drain      one of two nodes is told to end (SIGTERM), under load: until the other holds everything
-    fire       1, 2, 3 and 4 nodes: no-op tasks a second, loaded, claimed, run and finished; and the cores that took
+    fire       1, 2, 3 and 4 nodes: no-op tasks a second, loaded, claimed, run and finished, and what each took
 
-Nodes are processes with default settings, on a server that is started for it. The figures are medians.
+Nodes are processes with default settings, on a server that is started for it. The figures are medians; two nodes are
+held against one round by round.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -38,7 +39,7 @@ LEASE_MS = 3_000  # the default
 RUNNING = 200  # tasks in flight when a node is killed
 RUN_S = 2.0
 BATCH = 1_000
-LEAD_S = 12.0  # so that all is added and loaded before it is due
+LEAD_S, ADDED_PER_S = 12.0, 5_000  # so that all is added and loaded before it is due, however busy the machine is
 NODES_MAX = 4
 REPEATS = 3
 PATIENCE_S = 120.0
@@ -114,43 +115,48 @@ async def both_share(nodes: Nodes) -> None:
 
 async def fire(nodes: Nodes, count: int, tasks: int) -> dict[str, float]:
     """Let some nodes fire tasks that are all due at one moment."""
-    begun = time.monotonic()
+    due = time.monotonic() + LEAD_S + tasks / ADDED_PER_S
     for _ in range(tasks // BATCH):
-        delay_s = begun + LEAD_S - time.monotonic()
+        delay_s = due - time.monotonic()
         await nodes.adder.add_many({"handler": "nothing", "delay": delay_s} for _ in range(BATCH))
     names = [f"n{number}" for number in range(count)]
     await asyncio.gather(*map(nodes.start, names))
     await nodes.until_shares(*sorted((64 + number) // count for number in range(count)))
-    left_s = begun + LEAD_S - time.monotonic()
+    left_s = due - time.monotonic()
     assert left_s > 1.0, "there was not enough time to get ready"
     await asyncio.sleep(left_s)
-    busy_s, nodes_s = busy(), seconds_of(nodes, names)
+    before = spent(nodes, names)
 
     async def are_done() -> bool:
         await asyncio.sleep(0.02)  # who asks too often is in the way
         return (await nodes.store.counts())[Status.COMPLETED] == tasks
 
     await until(are_done, PATIENCE_S)
-    took_s = time.monotonic() - begun - LEAD_S
+    took_s = time.monotonic() - due
+    node_s, store_s = (after - earlier for after, earlier in zip(spent(nodes, names), before, strict=True))
     return {
         f"fire_{count}_per_s": tasks / took_s,
-        f"fire_{count}_cores": (busy() - busy_s) / took_s,
-        f"fire_{count}_cores_of_nodes": (seconds_of(nodes, names) - nodes_s) / took_s,
+        f"fire_{count}_node_us": node_s / tasks * 1e6,
+        f"fire_{count}_store_us": store_s / tasks * 1e6,
+        f"fire_{count}_cores": (node_s + store_s) / took_s,
     }
 
 
-def busy() -> float:
-    """Return for how long the cores of this machine have been busy, in seconds."""
-    user, nice, system, _idle, _waiting, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
-    return (user + nice + system + sum(rest[:2])) / os.sysconf("SC_CLK_TCK")
-
-
-def seconds_of(nodes: Nodes, names: list[str]) -> float:
-    """Return how much of that were our nodes."""
-    fields = [Path(f"/proc/{nodes.processes[name].pid}/stat").read_text().rpartition(")")[2].split() for name in names]
-    return sum(int(user) + int(system) for *_, user, system in (each[:13] for each in fields)) / os.sysconf(
-        "SC_CLK_TCK"
-    )
+def spent(nodes: Nodes, names: list[str]) -> tuple[float, float]:
+    """Return the seconds of processor time that the nodes have taken, and all else that was started from here."""
+    parents, ticks = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            pid = int(path.parent.name)
+            parents[pid], ticks[pid] = int(fields[1]), sum(map(int, fields[11:15]))
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours and pid not in ours}:
+        ours |= more
+    of_nodes = {nodes.processes[name].pid for name in names}
+    a_second = os.sysconf("SC_CLK_TCK")
+    others = ours - of_nodes - {os.getpid()}
+    return sum(ticks[pid] for pid in of_nodes) / a_second, sum(ticks[pid] for pid in others) / a_second
 
 
 async def sample(store: str, play: Callable[[Nodes], Coroutine[None, None, dict[str, float]]]) -> dict[str, float]:
@@ -160,13 +166,13 @@ async def sample(store: str, play: Callable[[Nodes], Coroutine[None, None, dict[
             return await play(await stack.enter_async_context(on_stage(Path(name), place.url, LEASE_MS)))
 
 
-def measure(store: str, repeats: int, tasks: int, only: str | None) -> Figures:
+def measure(store: str, repeats: int, tasks: int, only: str | None, nodes_max: int) -> Figures:
     """Take all samples, in rounds, so that a noisy minute hits all alike."""
     plays: dict[str, Callable[[Nodes], Coroutine[None, None, dict[str, float]]]] = {
         "takeover": takeover,
         "drain": drain,
     }
-    for count in range(1, NODES_MAX + 1):
+    for count in range(1, nodes_max + 1):
         plays[f"fire {count}"] = lambda nodes, count=count: fire(nodes, count, tasks)  # type: ignore[misc]
     figures: Figures = {}
     for number in range(repeats):
@@ -182,7 +188,9 @@ def judge(figures: Figures) -> list[Verdict[Target]]:
     """Hold the medians against what is promised."""
     medians = {name: median(values) for name, values in figures.items()}
     if "fire_2_per_s" in medians:
-        medians["two_nodes"] = medians["fire_2_per_s"] / medians["fire_1_per_s"]
+        # Round by round: what else the machine does changes from minute to minute, and is much the same within one.
+        pairs = zip(figures["fire_2_per_s"], figures["fire_1_per_s"], strict=True)
+        medians["two_nodes"] = median(two / one for two, one in pairs)
     return [Verdict(target, medians.get(target.figure)) for target in TARGETS]
 
 
@@ -212,14 +220,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Measure, tell and write down; return 1 with --strict if a target is missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--store", choices=[*PLACES], default="postgresql")
-    parser.add_argument("--repeats", type=int, default=REPEATS, choices=range(1, 6))
+    parser.add_argument("--repeats", type=int, default=REPEATS, choices=range(1, 10))
     parser.add_argument("--tasks", type=int, default=20_000, help="to be fired, in thousands of thousand")
+    parser.add_argument("--nodes-max", type=int, default=NODES_MAX, choices=range(1, NODES_MAX + 1), help="that fire")
     parser.add_argument("--only", choices=["takeover", "drain", "fire"])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--strict", action="store_true", help="exit code 1 unless every target is met")
     parser.add_argument("--out", type=Path, default=FOLDER)
     asked = parser.parse_args(arguments)
-    figures = measure(asked.store, asked.repeats, asked.tasks, asked.only)
+    figures = measure(asked.store, asked.repeats, asked.tasks, asked.only, asked.nodes_max)
     verdicts = judge(figures)
     document = {
         "environment": environment(),

@@ -69,6 +69,7 @@ def test_what_belongs_together_in_kubernetes_is_named_alike() -> None:
     budget, service = MANIFESTS["PodDisruptionBudget"]["spec"], MANIFESTS["Service"]["spec"]
     assert budget["selector"]["matchLabels"] == service["selector"] == labels
     assert budget["maxUnavailable"] < spec["replicas"]
+    assert service["sessionAffinity"] == "ClientIP"
     ports = {port["name"]: port["containerPort"] for port in CONTAINER["ports"]}
     assert {port["targetPort"] for port in service["ports"]} <= set(ports)
     assert str(ports["http"]) == environment()["TICKWHEEL_PORT"]

@@ -5,25 +5,16 @@ All of them at once: eight nodes stop, one before and one after each step, and t
 
 import asyncio
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-
-import pytest
 
 from tests.cluster.checker import Fault
 from tests.cluster.halting import HALTS
 from tests.cluster.nodes import Nodes, now_ns, play
-from tests.cluster.places import PLACES, Place
+from tests.cluster.places import Place
 from tests.cluster.stream import Stream
 
 LEASE_MS = 1_500
-
-
-@pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    with PLACES[request.param](tmp_path) as made:
-        yield made
 
 
 def test_no_stale_write_is_accepted_whichever_step_a_node_is_suspended_at(place: Place, tmp_path: Path) -> None:

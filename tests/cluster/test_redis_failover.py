@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from tests.cluster.nodes import Nodes, play, until
-from tests.cluster.stories import check, stubborn_stream
+from tests.cluster.nodes import play, until
+from tests.cluster.stories import something_happens
 from tickwheel.errors import StoreError
 from tickwheel.stores import Store, open_store
 from tickwheel.stores.contract import Finish
@@ -39,22 +39,17 @@ async def goes_on(store: Store) -> None:
 
 
 def test_nothing_that_replicas_have_is_lost_when_the_master_is_killed(tmp_path: Path) -> None:
-    async def story(nodes: Nodes) -> None:
-        for name in "ab":
-            await nodes.start(name)
-        async with stubborn_stream(nodes):
-            await nodes.until_shares(32, 32)
-            await nodes.until_begun("a", "b", each=50)
-            await asyncio.to_thread(servers.master.stop, signal.SIGKILL)
-            await goes_on(nodes.store)
-            await asyncio.to_thread(servers.rejoin)  # until then, nothing is acknowledged
-            await nodes.until_begun("a", "b", each=50)
-        await nodes.until_done()
-        nodes.ran_twice()  # which sees that nothing is lost
-        await check(nodes)
-
     with RedisSentinels.fresh() as servers:
-        play(tmp_path, f"{servers.url}?replicas=1", story)
+        url = f"{servers.url}?replicas=1"
+
+        async def blow() -> None:
+            store = await open_store(url)
+            await asyncio.to_thread(servers.master.stop, signal.SIGKILL)
+            await goes_on(store)
+            await asyncio.to_thread(servers.rejoin)  # until then, nothing is acknowledged
+            await store.close()
+
+        play(tmp_path, url, something_happens(blow))
 
 
 def test_what_had_not_reached_the_replica_is_lost_and_that_is_told(

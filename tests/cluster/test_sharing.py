@@ -1,92 +1,17 @@
 """Nodes on one store, in virtual time: who has what, when it moves, and that nothing is run twice or not at all."""
 
 import asyncio
-import re
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from tests.cluster.virtual import TTL_S, Cluster, SlowStore, id_in
 from tests.scheduler.flaky import FlakyStore
-from tests.scheduler.worlds import World
-from tickwheel import aio
 from tickwheel.errors import StoreUnavailable
-from tickwheel.observe.metrics import Metrics
+from tickwheel.observe.picture import MOVES
 from tickwheel.scheduler import AsyncScheduler
-from tickwheel.scheduler.draft import partition_of
-from tickwheel.stores import Store
 from tickwheel.tasks import Status
-
-TTL_S = 3.0
-
-
-class Cluster(World):
-    """A store and nodes that share it."""
-
-    def __init__(self) -> None:
-        super().__init__(lease_ttl_ms=int(TTL_S * 1000), rescan_ms=30_000, horizon_ms=600_000)
-        self.by: list[tuple[str, str]] = []  # who ran what
-        self.nodes: dict[str, AsyncScheduler] = {}
-
-    async def join(self, name: str, store: Store | None = None) -> AsyncScheduler:
-        """Start a node that knows one more handler, `whose`."""
-        shared, self.store = self.store, store or self.store
-        scheduler = self.scheduler()
-        self.store = shared
-
-        @scheduler.task("whose")
-        async def whose(what: str, seconds: float = 0.0) -> str:
-            self.by.append((name, what))
-            await asyncio.sleep(seconds)
-            return name
-
-        self.nodes[name] = await scheduler.start()
-        return scheduler
-
-    async def leave(self, name: str) -> None:
-        await self.nodes.pop(name).stop()
-
-    def die(self, name: str) -> None:
-        """Let a node do nothing any more, from one moment to the next."""
-        engine: Any = self.nodes.pop(name)._engine
-        for loop in engine._loops:
-            loop.cancel()
-        engine._flights._waiting.clear()
-        for job, run in engine._workers._begun.items():
-            job.tell = print  # which nobody of that node hears
-            run.cancel()
-
-    async def held(self) -> dict[str, int]:
-        """Count the partitions of each node that has some."""
-        ids = {self.engine(name)._holdings._node: name for name in self.nodes}
-        return dict(Counter(ids.get(lease.node, "nobody we know") for lease in await self.store.leases()))
-
-    def engine(self, name: str) -> Any:
-        return self.nodes[name]._engine
-
-    async def until(self, held: dict[str, int], seconds: float) -> None:
-        """Wait until partitions are held so, but not for longer."""
-        async with asyncio.timeout(seconds):
-            while await self.held() != held:  # noqa: ASYNC110 - nobody tells a test
-                await asyncio.sleep(0.01)
-
-    def live(self, story: Callable[[], Awaitable[None]]) -> None:
-        async def main() -> None:
-            await story()
-            for name in list(self.nodes):
-                await self.leave(name)
-
-        aio.run(main(), clock=self.clock)
-
-
-@pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
-
-
-def id_in(partition: int, prefix: str = "task") -> str:
-    return next(name for number in range(10_000) if partition_of(name := f"{prefix}-{number}", 64) == partition)
 
 
 def test_the_first_node_has_everything_when_it_is_started(cluster: Cluster) -> None:
@@ -152,10 +77,11 @@ def test_what_a_dead_node_had_is_taken_over_when_its_lease_ends(cluster: Cluster
 
 
 def moves(scheduler: AsyncScheduler) -> dict[str, int]:
-    """Read how partitions came and went, as Prometheus does."""
-    told = re.findall(r'tickwheel_partition_moves_total{move="(\w+)"} ([\d.]+)', Metrics(scheduler).render().decode())
-    assert len(told) == 5
-    return {move: int(float(partitions)) for move, partitions in told if float(partitions)}
+    """Return how partitions came and went."""
+    picture = scheduler.picture()
+    assert picture is not None
+    assert set(picture.moves) <= set(MOVES)
+    return {move: partitions for move, partitions in picture.moves.items() if partitions}
 
 
 def test_how_partitions_move_is_counted(cluster: Cluster) -> None:
@@ -281,23 +207,6 @@ def test_a_stream_of_tasks_runs_once_while_nodes_come_and_go(cluster: Cluster) -
     assert max(late) < 1000, "who is new somewhere finds there what waits"
 
 
-class SlowStore(FlakyStore):
-    """Takes its time for one thing, half a second to find what is due unless told, however little is asked for."""
-
-    slow_at, takes_s = "due", 0.5
-
-    def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        if name != self.slow_at:
-            return found
-
-        async def call(*args: Any) -> Any:
-            await asyncio.sleep(self.takes_s)
-            return await found(*args)
-
-        return call
-
-
 def test_leases_are_kept_however_long_it_takes_to_load_what_is_due(cluster: Cluster) -> None:
     cluster.options["batch_max"] = 10
     slow: Any = SlowStore(cluster.store, 0, after=False)
@@ -312,104 +221,6 @@ def test_leases_are_kept_however_long_it_takes_to_load_what_is_due(cluster: Clus
         await asyncio.sleep(60)
         assert {lease.epoch for lease in await cluster.store.leases()} == {1}
         assert sorted(int(what) for _, what in cluster.by) == list(range(200))
-
-    cluster.live(story)
-
-
-def test_what_is_told_while_leases_are_almost_over_is_not_forgotten(cluster: Cluster) -> None:
-    slow: Any = SlowStore(cluster.store, 0, after=False)
-    slow.slow_at = "heartbeat"
-
-    async def story() -> None:
-        slow.takes_s = 0.0
-        await cluster.join("a", slow)
-        adder = await cluster.scheduler(run=False).start()
-        slow.takes_s = TTL_S * 0.6  # with a round every third of a lease, it is renewed in time by the store's clock
-        for number in range(100):
-            await adder.add("whose", {"what": str(number)})
-            await asyncio.sleep(0.1)
-        assert {lease.epoch for lease in await cluster.store.leases()} == {1}
-        await asyncio.sleep(TTL_S)
-        assert len(cluster.by) == 100, "nothing had to wait for a rescan"
-
-    cluster.live(story)
-
-
-def test_one_look_that_took_long_makes_no_node_deaf(cluster: Cluster) -> None:
-    slow: Any = SlowStore(cluster.store, 0, after=False)
-
-    async def story() -> None:
-        slow.takes_s = 0.0
-        await cluster.join("a", slow)
-        adder = await cluster.scheduler(run=False).start()
-        slow.takes_s = 2.0
-        await adder.add("whose", {"what": "first"})
-        await asyncio.sleep(1)
-        slow.takes_s = 0.0
-        await asyncio.sleep(1.5)
-        assert [what for _, what in cluster.by] == ["first"]
-        await adder.add("whose", {"what": "next"})
-        await asyncio.sleep(1.1)
-        assert [what for _, what in cluster.by] == ["first", "next"]
-
-    cluster.live(story)
-
-
-def test_what_is_added_while_a_node_starts_is_found_at_once(cluster: Cluster) -> None:
-    async def story() -> None:
-        await cluster.join("a")
-        adder = await cluster.scheduler(run=False).start()
-        await adder.add("whose", {"what": "at once"})  # nobody of the node has had a turn since
-        await asyncio.sleep(0.3)
-        assert [what for _, what in cluster.by] == ["at once"]
-
-    cluster.live(story)
-
-
-def test_a_hint_that_could_not_be_looked_into_is_looked_into_again(cluster: Cluster) -> None:
-    async def story() -> None:
-        flaky: Any = FlakyStore(cluster.store, 0, after=False)
-        await cluster.join("a", flaky)
-        adder = await cluster.scheduler(run=False).start()
-        await asyncio.sleep(0.15)
-        for number in range(100):  # in most rounds it is the look that fails
-            flaky._fail_at = flaky.calls + 1
-            await adder.add("whose", {"what": str(number)})
-            await asyncio.sleep(0.5)
-        await asyncio.sleep(1)
-        assert len(cluster.by) == 100
-
-    cluster.live(story)
-
-
-class AwayStore(FlakyStore):
-    """Cannot be reached for a while."""
-
-    away = False
-
-    def __getattr__(self, name: str) -> Any:
-        if self.away and name not in ("partitions", "changes", "close"):
-            raise StoreUnavailable("it is away")
-        return super().__getattr__(name)
-
-
-@pytest.mark.parametrize("away_s", [step / 10 for step in range(5, 100, 5)])
-def test_what_ends_while_the_store_is_away_is_written_however_long_that_takes(cluster: Cluster, away_s: float) -> None:
-    store: Any = AwayStore(cluster.store, 0, after=False)
-
-    async def story() -> None:
-        await cluster.join("a", store)
-        for partition in range(64):
-            seconds = 0.3 + partition / 20
-            await cluster.nodes["a"].add("whose", {"what": str(partition), "seconds": seconds}, id=id_in(partition))
-        await asyncio.sleep(0.2)
-        store.away = True
-        await asyncio.sleep(away_s)
-        store.away = False
-        await asyncio.sleep(25)  # less than a rescan
-        assert (await cluster.nodes["a"].counts())[Status.COMPLETED] == 64
-        # Its leases ended, but nobody else had them: what ran is as good as if nothing had happened.
-        assert max(Counter(what for _, what in cluster.by).values()) <= 2
 
     cluster.live(story)
 

@@ -97,6 +97,10 @@ def test_gauges_show_the_engine_when_they_are_read(world: World) -> None:
         assert busy["tickwheel_queue_size"] == 1
         assert busy["tickwheel_queue_limit"] == 2000
         assert busy["tickwheel_partitions_owned"] == world.store.partitions
+        moves = {name: value for name, value in busy.items() if name.startswith("tickwheel_partition_moves_total")}
+        assert len(moves) == 5
+        assert moves.pop('tickwheel_partition_moves_total{move="free"}') == world.store.partitions
+        assert set(moves.values()) == {0}
         assert busy["tickwheel_oldest_due_age_seconds"] == 0
         levels = {name: value for name, value in busy.items() if name.startswith("tickwheel_wheel_timers")}
         assert sum(levels.values()) == 4

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -100,3 +101,22 @@ def test_a_partition_is_the_same_for_ever() -> None:
 
 def test_a_moment_before_1970_is_one_too() -> None:
     assert moment_of(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)) == -1000
+
+
+@pytest.mark.parametrize(
+    ("at", "moment"),
+    [
+        (datetime(2025, 7, 1, 9, tzinfo=ZoneInfo("Europe/Berlin")), datetime(2025, 7, 1, 7, tzinfo=UTC)),
+        (datetime(2025, 1, 1, 9, tzinfo=ZoneInfo("Europe/Berlin")), datetime(2025, 1, 1, 8, tzinfo=UTC)),
+        (datetime(2025, 1, 1, 9, tzinfo=ZoneInfo("Europe/London")), datetime(2025, 1, 1, 9, tzinfo=UTC)),
+        (datetime(2025, 7, 1, 9, tzinfo=ZoneInfo("America/New_York")), datetime(2025, 7, 1, 13, tzinfo=UTC)),
+        (datetime(2025, 10, 26, 2, 30, tzinfo=ZoneInfo("Europe/Berlin")), datetime(2025, 10, 26, 0, 30, tzinfo=UTC)),
+        (
+            datetime(2025, 10, 26, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=1),
+            datetime(2025, 10, 26, 1, 30, tzinfo=UTC),
+        ),
+    ],
+    ids=str,
+)
+def test_a_time_is_read_by_the_clocks_of_its_place_on_its_day(at: datetime, moment: datetime) -> None:
+    assert moment_of(at) == moment.timestamp() * 1000

@@ -1,7 +1,7 @@
 """`IdleTimeouts`: notice what has been idle for too long, at a price paid once a timeout and not once a packet.
 
     timeouts = IdleTimeouts(Timers())
-    timeouts.watch(connection, "30s", connection.close)
+    timeouts.watch(connection, "30s", Connection.close)
     timeouts.touch(connection)                  # on every packet: one clock reading, one look into a dict
 
 Touching does not move the timer. When it comes due it looks at the time of the last touch, and waits for what

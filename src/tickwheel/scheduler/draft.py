@@ -1,7 +1,7 @@
 """From what a caller says to a task: everything is checked here, before a store hears of it."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypedDict
 from zlib import crc32
 
@@ -53,6 +53,7 @@ USUAL: Final = TO_WHOM | {"id", "delay", "at"}  # what most tasks say
 PLAIN_ARGS_MAX: Final = 16  # that are looked at one by one
 PLAIN_CHARS_MAX: Final = 1_000
 INT_MAX: Final = 2**53 - 1
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)  # not in the zone of a moment: within one, clocks are subtracted
 
 
 def draft(handler: Handler, wishes: Mapping[str, Any], task_id: object, now: int, partitions: int) -> Task:
@@ -206,7 +207,7 @@ def moment_of(at: object) -> int:
     """Return a moment in milliseconds since 1970, rounded up."""
     if not isinstance(at, datetime) or at.tzinfo is None:
         raise InvalidSchedule(f"a time has a time zone: datetime(…, tzinfo=ZoneInfo('Europe/Berlin')), not {at!r}")
-    since = at - datetime.fromtimestamp(0, at.tzinfo)
+    since = at - EPOCH
     return (
         -(-since // timedelta(milliseconds=1))
         if since % timedelta(milliseconds=1)

@@ -28,7 +28,7 @@ class Transactions:
         """Do calls in one transaction: each is kept or refused by itself, but none is answered before the commit."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            for call in self._begin(group):
+            for call in self._together(group):
                 if not call.future.cancelled():
                     self._do_one(call)
             self._settle()
@@ -37,8 +37,8 @@ class Transactions:
         except apsw.Error as error:
             self._give_up(group, error)
 
-    def _begin(self, group: list[Call]) -> list[Call]:
-        """Do what is done for several calls at once, and return those that are left."""
+    def _together(self, group: list[Call]) -> list[Call]:
+        """Do what can be done as if one had called; return who is left."""
         return group
 
     def _do_one(self, call: Call) -> None:
@@ -88,8 +88,8 @@ class Writer(Transactions):
         self._counted.clear()
         super().do(group)
 
-    def _begin(self, group: list[Call]) -> list[Call]:
-        """Write what many callers add as if one did, if nothing of it is there already; return who is left."""
+    def _together(self, group: list[Call]) -> list[Call]:
+        """Write what many callers add as if one did, if nothing of it is there already."""
         adding = {call: call.work for call in group if isinstance(call.work, Adds) and not call.future.cancelled()}
         if len(adding) < 2:  # noqa: PLR2004 - company is two
             return group

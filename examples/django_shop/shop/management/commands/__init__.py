@@ -1,0 +1,1 @@
+"""Its commands, one a module."""

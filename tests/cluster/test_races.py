@@ -1,0 +1,92 @@
+"""Who comes first: the same task added by many at once, and cancels and moves that come just when it is due."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+from tests.cluster.checker import Target
+from tests.cluster.nodes import WALL_AHEAD_NS, Nodes, now_ns, play, until
+from tests.cluster.places import Place
+from tests.cluster.stream import Stream
+from tickwheel.errors import DuplicateTask, TaskIsOver, TaskIsRunning
+from tickwheel.scheduler import AsyncScheduler
+from tickwheel.tasks import Status
+
+TASKS = 120
+
+
+def test_the_same_add_sent_by_many_is_one_task(place: Place, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        await asyncio.gather(nodes.start("a"), nodes.start("b"))
+        async with AsyncScheduler(place.url, run=False) as other:
+            adders = [nodes.adder, other] * 5
+            for kind in ("keep", "reject"):
+                answers = await asyncio.gather(
+                    *(adder.add("work", {}, id=kind, delay=0.2, on_conflict=kind) for adder in adders),
+                    return_exceptions=True,
+                )
+                refused = [answer for answer in answers if isinstance(answer, DuplicateTask)]
+                assert len(refused) == (0 if kind == "keep" else len(adders) - 1)
+                nodes.acknowledged.append(kind)
+            await nodes.until_done()
+            ran = Counter(line.id for line in nodes.lines() if line.what == "begin")
+            assert ran == {"keep": 1, "reject": 1}
+            before = await nodes.as_they_are(["keep"])
+            for adder in adders:
+                assert (await adder.add("work", {}, id="keep", on_conflict="keep")).status is Status.COMPLETED
+            assert await nodes.as_they_are(["keep"]) == before, "what is over stays so"
+            await other.add("work", {}, id="reject")  # one that is over gives its id to the new one
+
+            async def ran_again() -> bool:
+                task = await nodes.adder.get("reject")
+                return task.status is Status.COMPLETED and task.attempt == 2
+
+            await until(ran_again)
+        ran = Counter(line.id for line in nodes.lines() if line.what == "begin")
+        assert ran == {"keep": 1, "reject": 2}
+
+    play(tmp_path, place.url, story)
+
+
+def test_a_cancel_or_a_move_wins_or_comes_too_late_but_never_both(place: Place, tmp_path: Path) -> None:
+    async def story(nodes: Nodes) -> None:
+        await asyncio.gather(nodes.start("a"), nodes.start("b"))
+        await nodes.until_shares(32, 32)
+        stream = Stream(nodes, Random(0))
+        won: Counter[tuple[str, bool]] = Counter()
+        due_s = 3.0  # long after all have been added
+        added = await nodes.adder.add_many(
+            {"handler": "work", "args": {"seconds": 0.01}, "delay": due_s, "id": f"task-{number}"}
+            for number in range(TASKS)
+        )
+        stream.targets |= {task.id: Target(task.run_at) for task in added}
+
+        async def cancel(task_id: str) -> bool:
+            answer = await nodes.adder.cancel(task_id)
+            if answer.status is Status.CANCELLED:
+                stream.targets[task_id].cancelled_ns = now_ns()
+            stream.targets[task_id].certain = answer.status is not Status.RUNNING
+            return answer.status is Status.CANCELLED
+
+        async def move(task_id: str) -> bool:
+            try:
+                moved = await nodes.adder.reschedule(task_id, delay=0.5)
+            except (TaskIsRunning, TaskIsOver):
+                return False
+            stream.targets[task_id].move(moved.run_at, now_ns())
+            return True
+
+        async def race(number: int) -> None:
+            # From 200 ms before it is due, when nobody has claimed it, until 100 ms after, when somebody has.
+            left_s = (added[number].run_at * 1_000_000 - WALL_AHEAD_NS - now_ns()) / 1e9
+            await asyncio.sleep(left_s - 0.2 + 0.3 * number / TASKS)
+            act = cancel if number % 2 else move
+            won[act.__name__, await act(f"task-{number}")] += 1
+
+        await asyncio.gather(*map(race, range(TASKS)))
+        verdict = await stream.judged([])
+        assert verdict.good, str(verdict)
+        assert set(won) == {(what, early) for what in ("cancel", "move") for early in (True, False)}, won
+
+    play(tmp_path, place.url, story)
