@@ -115,6 +115,24 @@ def test_a_far_task_is_cancelled_on_both_sides(place: Place) -> None:
     aio.run(main())
 
 
+def test_a_far_task_is_moved_and_comes_near_if_it_has_to(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as (hybrid, jobs):
+            await hybrid.add("note", {"what": "a"}, delay="1d", id="a")
+            moved = await hybrid.reschedule("a", delay="2d")
+            [job] = jobs.get_jobs()
+            assert moved.status is Status.PAUSED
+            assert job.next_run_time.timestamp() * 1000 == pytest.approx(moved.run_at - 500, abs=1)
+            near = await hybrid.reschedule("a", delay="0.2s")
+            assert (near.status, jobs.get_jobs()) == (Status.PENDING, [])
+            await place.until_ran("a")
+            await hybrid.add("note", {"what": "b"}, delay="0.4s", id="b")
+            assert (await hybrid.reschedule("b", delay="0.1s")).status is Status.PENDING
+            await place.until_ran("a", "b")
+
+    aio.run(main())
+
+
 def test_what_is_wrong_is_refused_and_nothing_is_left(place: Place) -> None:
     async def main() -> None:
         async with place.open() as (hybrid, jobs):

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 REPOSITORY = Path(__file__).parents[2]
-KILLS = 10
+KILLS = 8
 LIFE_S_MAX = 1.0
 
 

@@ -125,6 +125,8 @@ async def live_in_a_race(folder: Path, url: str, instances: str) -> None:
     async def use(number: int) -> None:
         name = f"e{number}"
         late, silence = (round(Random(f"{number} {what}").uniform(0.3, 3.0), 3) for what in ("late", "silence"))
+        # However slow the machine is, users are in time for some, and too late for others.
+        late, silence = {0: (86_400, 1), 1: (0.01, 0.01)}.get(number % 10, (late, silence))
         times = {"remind_every": "P1D", "escalate_after": f"PT{late}S", "give_up_after": f"PT{silence}S"}
         await engine.start("expense", {"expense": name, **times}, id=name)
         while (await engine.get(name)).status == "running":

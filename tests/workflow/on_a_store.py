@@ -232,6 +232,26 @@ class OnAStore:
 
         place.play(story)
 
+    def test_a_timer_that_is_delivered_too_early_waits_for_its_moment(self, place: Place) -> None:
+        async def story(engine: SpiffEngine, scheduler: AsyncScheduler) -> None:
+            instance = await engine.start("approve_it", {"limit": "PT1S"})
+            [task] = (await scheduler.list(handler="bpmn.timer")).tasks
+            await scheduler.cancel(task.id)
+            await scheduler.add("bpmn.timer", task.args, id="early")  # as it would be if the clock was set back
+
+            async def tried() -> bool:
+                return (await scheduler.get("early")).attempt > 0
+
+            await until(tried)
+            done = await over(engine, instance)
+            assert done.finished_at is not None
+            assert done.finished_at >= task.run_at
+            early = await scheduler.get("early")
+            assert "it is not due yet" in str(early.error) or early.result == "fired"
+            assert early.attempt > 1
+
+        place.play(story)
+
     def test_a_process_that_cannot_go_on_stays_as_it_was_and_says_why(self, place: Place) -> None:
         async def story(engine: SpiffEngine, _scheduler: AsyncScheduler) -> None:
             broken = process(

@@ -219,6 +219,19 @@ def test_a_cycle_that_missed_very_many_makes_up_for_the_latest_hundred(
     assert len(one.noted) == 100 + left
 
 
+def test_a_cycle_that_began_long_ago_does_not_begin_with_all_that_was(clock: VirtualClock) -> None:
+    text = process(
+        ends("end", "e2"),
+        user("approve"),
+        boundary("remind", "approve", timer("cycle", "'R/2023-12-31T00:00:00+00:00/PT1S'"), interrupting=False),
+        flow("begin", "approve", "end"),
+        flow("remind", "e2"),
+    )
+    one = Instances(clock, text)
+    assert [item.node for item in one.pending()] == ["approve"]
+    assert 0 < one.due_s()[0] <= 1.001
+
+
 def test_nothing_is_saved_between_a_timer_that_fires_and_what_follows(clock: VirtualClock) -> None:
     one = Instances(clock, APPROVE)
     one.clock.advance(3 * DAY + 1)

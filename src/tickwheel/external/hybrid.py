@@ -7,7 +7,7 @@
         await hybrid.add("orders.archive", {"order_id": 7}, delay="365d", id="order-7")   # far: it calls in 358 days
         await hybrid.cancel("order-7")                                                    # wherever it is
 
-A far task is paused in the store and has the tag `far`; it can be listed, amended and cancelled there as any other.
+A far task is paused in the store and has the tag `far`; it is listed there as any other, and moved with `reschedule`.
 Should the other scheduler forget it, for its disk was lost or someone deleted its jobs, a sweep finds what it ought to
 have called for by now: a task is late only if the threshold is shorter than the time between two sweeps. What comes
 again, by an interval or by cron, is near: its next occurrence is all there is of it.
@@ -16,6 +16,7 @@ again, by an interval or by cron, is near: its next occurrence is all there is o
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final, Self
 
 from tickwheel.durations import Duration, to_ns
@@ -92,6 +93,19 @@ class HybridScheduler:
         task = await self.near.cancel(task_id, reason)
         if FAR in task.tags:
             await self.far.cancel(task_id)
+        return task
+
+    async def reschedule(self, task_id: str, *, delay: Duration | None = None, at: datetime | None = None) -> Task:
+        """Move a task that waits; a far one stays far, or comes near."""
+        task = await self.near.get(task_id)
+        if FAR in task.tags:
+            await self.near.resume(task_id)  # until somebody else knows of the new time, it is ours
+        task = await self.near.reschedule(task_id, delay=delay, at=at)
+        if FAR not in task.tags:
+            return task
+        if self.near._now() < task.run_at - self._threshold_ms:
+            return await self._hand_over(task)
+        await self.far.cancel(task_id)
         return task
 
     async def _hand_over(self, task: Task) -> Task:

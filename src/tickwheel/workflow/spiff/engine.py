@@ -15,10 +15,10 @@ then tasks are added, under ids made from (instance, timer, moment), which may b
 were. Who finds the note missing does it again. A task that comes due and finds its timer gone, or moved, does nothing.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 from uuid import uuid4
 
 from SpiffWorkflow.bpmn.script_engine import PythonScriptEngine
@@ -34,6 +34,7 @@ from tickwheel.workflow.monitor import PATIENT, UNDER_WAY, TimeoutMonitor
 from tickwheel.workflow.rules import TimeoutRule
 from tickwheel.workflow.spiff.definitions import Specs, read, specs_of
 from tickwheel.workflow.spiff.handing import Handing
+from tickwheel.workflow.spiff.notices import Notices, Send
 from tickwheel.workflow.spiff.running import Running, check_variables
 
 __all__ = ["SpiffEngine"]
@@ -62,7 +63,7 @@ class SpiffEngine:
         *,
         rules: Mapping[str, TimeoutRule] | None = None,
         script_engine: Any = None,
-        on_notice: Callable[[Notice], Awaitable[None]] | None = None,
+        on_notice: Send | None = None,
         name: str = "bpmn",
         clock: Clock | None = None,
     ) -> None:
@@ -70,14 +71,13 @@ class SpiffEngine:
         self._store: InstanceStore | None = None
         self._scheduler = scheduler
         self._script_engine = script_engine or PythonScriptEngine()
-        self._on_notice = on_notice
         self._name = name
         self._clock = clock or SystemClock()  # the one SpiffWorkflow goes by
         self._specs: dict[str, Specs] = {}
         self.timeouts = TimeoutMonitor(self, scheduler, rules, name=name)
         self._handing = Handing(name, scheduler, self.timeouts)
+        self._notices = Notices(name, scheduler, on_notice)
         scheduler.task(f"{name}.timer", retry=PATIENT)(self._fire)
-        scheduler.task(f"{name}.notice", retry=PATIENT)(self._send)
         scheduler.task(f"{name}.reconcile")(self._reconcile)
 
     # -- begin and end
@@ -226,29 +226,21 @@ class SpiffEngine:
 
     async def escalate(self, item_id: str, target: str, *, reason: str, key: str) -> bool:
         """Give a pending item to someone else, once for each key."""
-        return await self._tell(
-            Notice(key=key, item=item_id, kind="escalate", target=target, reason=reason, told_at=self._now())
-        )
+        return await self._tell(item_id, "escalate", target, {"reason": reason, "key": key})
 
     async def notify(self, item_id: str, target: str | None, *, reason: str, key: str) -> bool:
         """Tell someone about a pending item, or whoever has it, once for each key."""
-        return await self._tell(
-            Notice(key=key, item=item_id, kind="notify", target=target, reason=reason, told_at=self._now())
-        )
+        return await self._tell(item_id, "notify", target, {"reason": reason, "key": key})
 
     async def notices(self, item_id: str) -> list[Notice]:
         """List what people were told about an item."""
         return await self._opened.notices(item_id)
 
-    async def _tell(self, notice: Notice) -> bool:
-        """Note it, and have it sent by a task of its own: after a crash in between, the next attempt finds the note."""
-        told = await self._opened.tell(notice)
-        noted = told or next((each for each in await self.notices(notice.item) if each.key == notice.key), None)
-        if noted is not None and self._on_notice is not None:
-            args = {name: getattr(noted, name) for name in noted.__struct_fields__}
-            task_id = f"{self._name}.notice/{noted.key}"
-            await self._scheduler.add(f"{self._name}.notice", {"notice": args}, id=task_id, on_conflict="keep")
-        return told is not None
+    async def _tell(
+        self, item: str, kind: Literal["escalate", "notify"], target: str | None, words: dict[str, str]
+    ) -> bool:
+        notice = Notice(item=item, kind=kind, target=target, told_at=self._now(), **words)
+        return await self._notices.tell(self._opened, notice)
 
     # -- handlers
 
@@ -269,11 +261,6 @@ class SpiffEngine:
         if isinstance(answer, int):
             raise TryLater("by the clock it is not due yet", answer)
         return answer
-
-    async def _send(self, notice: dict[str, Any]) -> None:
-        """Send a notice as the program wants it sent."""
-        if self._on_notice is not None:
-            await self._on_notice(Notice(**notice))
 
     async def _reconcile(self) -> int:
         return await self.reconcile()

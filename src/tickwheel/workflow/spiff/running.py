@@ -77,15 +77,18 @@ class Running:
     def drain(self) -> None:
         """Let timers fire and the engine take its steps, until only people and time are waited for; within bounds."""
         for _ in range(ROUNDS_MAX):
-            for task, timer in waiting_timers(self.workflow):
-                skip_missed(task, timer, self._now())
+            self._skip_missed()
             self.workflow.refresh_timers()
             while self._step():
-                pass
+                self._skip_missed()  # some cycles fire with the engine's steps as well
             if not any(due <= self._now() for due in self.timers().values()):
                 break
         if any(not task.task_spec.manual for task in self._ready()):
             raise InvalidProcess(CIRCLES)  # the engine does not find its own tasks any more, so deep is the tree
+
+    def _skip_missed(self) -> None:
+        for task, timer in waiting_timers(self.workflow):
+            skip_missed(task, timer, self._now())
 
     def _step(self) -> bool:
         try:
