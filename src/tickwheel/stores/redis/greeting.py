@@ -20,7 +20,7 @@ from tickwheel.stores.redis.connections import ask, checked
 from tickwheel.stores.redis.keys import META, SERVERS_CLOCK, call
 from tickwheel.stores.redis.scripts import SCRIPTS
 
-__all__ = ["Greeter", "unsafe"]
+__all__ = ["Greeter"]
 
 log = logging.getLogger("tickwheel.stores.redis")
 
@@ -35,7 +35,6 @@ class Greeter:
         self._address = address
         self.shards: Sequence[Sequence[int]] = ()
         self.has_meta = True
-        self.failovers = 0
 
     async def greet(self, connection: Connection) -> None:
         """Look at a server, or say why it cannot be used."""
@@ -62,7 +61,6 @@ class Greeter:
         for answer in checked([answer for answer in answers if not isinstance(answer, AskError | TryAgainError)]):
             ended, moved = ended + answer[0], max(moved, answer[1])
         if moved:
-            self.failovers += 1
             log.warning(
                 "%s: %s; %d leases are ended, and everything is loaded anew. %s",
                 self._address.shown,
