@@ -223,7 +223,7 @@ def test_certificates_are_shown_to_etcd(tmp_path: Path) -> None:
     for name, issued in [("server", authority.issue_cert("127.0.0.1")), ("client", authority.issue_cert("ann"))]:
         issued.cert_chain_pems[0].write_to_path(tmp_path / f"{name}.pem")
         issued.private_key_pem.write_to_path(tmp_path / f"{name}.key")
-    with EtcdCluster.fresh(1, fsync=False, tls=tmp_path) as cluster:
+    with EtcdCluster.fresh(1, tls=tmp_path) as cluster:
         url = cluster.url("shop")
         shown = f"{url}?ca={tmp_path}/ca.pem&cert={tmp_path}/client.pem&key={tmp_path}/client.key"
         assert asyncio.run(open_and_close(shown)) == 64

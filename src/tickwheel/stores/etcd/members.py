@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 CONNECT_S: Final = 3.0  # to one member
 ANSWER_S: Final = 5.0  # a commit takes milliseconds; etcd itself takes 7 s to see that it died with its leader
-PAUSE_S: Final = 0.1  # while there is no leader
+PAUSE_S: Final = 0.25  # while there is no leader: most elections take a second or two
 ABREAST: Final = 4  # transactions at a time: more than that only wait in etcd, where their order is kept
 READY: Final = grpc.ChannelConnectivity.READY
 SETTLED: Final = (READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
