@@ -91,7 +91,10 @@ def ours(folder: Path, *more: str) -> list[str]:
 
 
 APP = ("--app", "bench.service_apps:scheduler")
-EMPTY = ["-m", "uvicorn", "bench.service_apps:empty", "--port", "0", "--http", "httptools", "--no-access-log"]
+EMPTY = [
+    *("-m", "uvicorn", "bench.service_apps:empty", "--port", "0", "--no-access-log"),
+    *("--http", "httptools", "--loop", "tickwheel.aio:EventLoop"),  # as ours is served
+]
 
 
 async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, body: bytes) -> int:

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from tickwheel.server.moments import moment, moment_or_none, seconds
 from tickwheel.tasks import ENDED, Cron, Every, LatePolicy, RetryPolicy, Run, Status, Task
+from tickwheel.tasks.triggers import ONCE
 
 __all__ = [
     "Added",
@@ -226,6 +227,8 @@ def next_runs(task: Task) -> list[str]:
     """List when a task is due next, as things stand."""
     if task.status in ENDED:
         return []
+    if task.trigger is ONCE:  # as most are
+        return [] if task.status is Status.RUNNING else [moment(task.run_at)]
     left = NEXT_RUNS_MAX if task.times < 0 else min(task.times - task.runs, NEXT_RUNS_MAX)
     listed = [] if task.status is Status.RUNNING else [moment(task.run_at)]
     following = task.trigger.next_after(task.occurrence_at)

@@ -4,6 +4,7 @@
 ('0.5 s', '1 m 1 s', '30 d 1 h')
 """
 
+from itertools import pairwise
 from typing import Final
 
 from tickwheel.tasks.record import ENDED, Status, Task
@@ -36,10 +37,9 @@ def span(ms: int) -> str:
     """Write how long something is, in its two largest units: the rest does not matter."""
     if ms < EXACT_S * 1000:
         return f"{ms / 1000:.1f} s"
-    rest_s = round(ms / 1000)
-    parts = []
-    for unit, size_s in UNITS:
-        count, rest_s = divmod(rest_s, size_s)
-        parts.append((count, unit))
-    first = next(place for place, (count, _) in enumerate(parts) if count)
-    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)
+    seconds = round(ms / 1000)
+    for (unit, size_s), (smaller, part_s) in pairwise(UNITS):
+        if seconds >= size_s:
+            count, rest_s = divmod(seconds, size_s)
+            return f"{count} {unit} {rest_s // part_s} {smaller}" if rest_s >= part_s else f"{count} {unit}"
+    return f"{seconds} s"
