@@ -90,8 +90,10 @@ async def serve(
         greeting.cancel()
         await serving
         raise InvalidConfig("it could not start; the lines above say why")
+    # Requests leave hardly any cycles, and what is there now stays: looking for garbage less often saves a tenth.
+    gc.set_threshold(20_000, 50, 100)
     gc.collect()
-    gc.freeze()  # modules and routes stay as long as the process: they need not be looked through again and again
+    gc.freeze()
     say(f"tickwheel: {scheduler.recovery or 'it adds, others run'}")
     say(f"tickwheel: ready at {url_of(listening, config)}")
     if along is not None:
