@@ -1,6 +1,7 @@
 """How calls share commits, what is locked by whom, and what the planner makes of tables it has never looked at."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -46,6 +47,16 @@ async def held_up(user: Any) -> AsyncIterator[None]:
 async def commits(user: Any) -> int:
     """Count the transactions that wrote a task."""
     return int(await user.fetchval("SELECT count(DISTINCT xmin::text) FROM tasks"))
+
+
+def test_its_clock_is_never_ahead(database: Database) -> None:
+    async def main() -> None:
+        store = await PostgresStore.open(database.url())
+        for _ in range(200):
+            assert await store.time() * 1_000_000 <= time.time_ns()
+        await store.close()
+
+    asyncio.run(main())
 
 
 def test_many_who_add_at_once_share_commits(database: Database) -> None:
