@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apscheduler.events import EVENT_JOB_ERROR
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -208,3 +209,27 @@ def test_long_ids_have_a_job_too(place: Place) -> None:
             await place.until_ran("long")
 
     aio.run(main())
+
+
+def test_apscheduler_can_be_shut_down_while_a_call_ends(place: Place) -> None:
+    jobs = BackgroundScheduler(jobstores={"default": SQLAlchemyJobStore(place.jobs_url)})
+    called, stopping = threading.Event(), threading.Event()
+
+    def wait_until_it_stops(_: object) -> None:
+        called.set()
+        stopping.wait(20)
+        while jobs.running:
+            pass
+        time.sleep(0.2)  # it waits for its threads by now
+
+    jobs.add_listener(wait_until_it_stops, EVENT_JOB_EXECUTED)
+    far = APSchedulerFar(jobs, place.url)
+    jobs.start()
+    asyncio.run(far.schedule("nobody", 0))
+    assert called.wait(20)
+    ending = threading.Thread(target=jobs.shutdown, daemon=True)
+    stopping.set()
+    ending.start()
+    ending.join(20)
+    assert not ending.is_alive()
+    door(place.url).stop()

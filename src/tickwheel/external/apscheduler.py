@@ -10,6 +10,7 @@ the URL of tickwheel's store and the task's id, and can be run by any process th
 """
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
@@ -49,7 +50,9 @@ class APSchedulerFar:
         self._again = timedelta(microseconds=to_ns(again) // 1000)
         if self._again < timedelta(seconds=1):
             raise InvalidSchedule("a call that was not heard is made again after a second at the least")
-        scheduler.add_listener(self._forget, EVENT_JOB_EXECUTED)
+        # A thread of its own: while APScheduler shuts down it waits for its threads, and lets nobody remove jobs.
+        self._forgetting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tickwheel-forget")
+        scheduler.add_listener(self._executed, EVENT_JOB_EXECUTED)
 
     async def schedule(self, task_id: str, at: int) -> None:
         """Keep a job in the job store that calls at a moment."""
@@ -78,11 +81,15 @@ class APSchedulerFar:
         with suppress(JobLookupError):
             await asyncio.to_thread(self._scheduler.remove_job, job_id_of(task_id), self._jobstore)
 
-    def _forget(self, event: JobExecutionEvent) -> None:
-        """Remove a job of ours that has run without an error."""
+    def _executed(self, event: JobExecutionEvent) -> None:
+        """Have a job of ours removed that has run without an error; if that is too late, it calls once more."""
         if event.job_id.startswith(PREFIX) and event.jobstore == self._jobstore:
-            with suppress(JobLookupError):
-                self._scheduler.remove_job(event.job_id, event.jobstore)
+            with suppress(RuntimeError):  # the program ends
+                self._forgetting.submit(self._forget, event.job_id)
+
+    def _forget(self, job_id: str) -> None:
+        with suppress(JobLookupError):
+            self._scheduler.remove_job(job_id, self._jobstore)
 
 
 class Again(BaseTrigger):  # type: ignore[misc]
