@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from tests.cluster.stream import Stream
 from tickwheel.stores import open_store
 from tickwheel.testing.stores.scenario import task
 
-__all__ = ["hints_are_heard_again", "one_is_killed_and_one_suspended", "server_crashes", "something_happens"]
+__all__ = ["hints_are_heard_again", "one_is_killed_and_one_suspended", "server_crashes", "something_happens", "told"]
 
 Blow = Callable[[], Awaitable[None]]
 
@@ -83,25 +83,27 @@ def server_crashes(server: Server, *signals: signal.Signals) -> Callable[[Nodes]
     return something_happens(*map(ends, signals))
 
 
+async def told(heard: AsyncIterator[set[int]], partition: int) -> bool:
+    """Wait to be told of a partition, and not of all of them."""
+    async with asyncio.timeout(20):
+        async for partitions in heard:
+            if partitions == {partition}:
+                return True
+    return False
+
+
 async def hints_are_heard_again(url: str, server: Server) -> None:
     """What one store adds is heard by another, also after the server went away."""
     listener, adder = await open_store(url), await open_store(url)
     heard = listener.changes(range(64))
 
-    async def told(partition: int) -> bool:
-        async with asyncio.timeout(20):
-            async for partitions in heard:
-                if partitions == {partition}:  # and not everywhere
-                    return True
-        return False
-
     assert len(await anext(heard)) == 64  # it has begun to listen, and may have missed something
     await adder.add([task("a", partition=7)])
-    assert await told(7)
+    assert await told(heard, 7)
     await asyncio.to_thread(server.stop, signal.SIGINT)
     await asyncio.to_thread(server.start)
     assert len(await anext(heard)) == 64
     await adder.add([task("b", partition=9)])
-    assert await told(9)
+    assert await told(heard, 9)
     await listener.close()
     await adder.close()

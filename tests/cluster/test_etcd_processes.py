@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from tests.cluster.nodes import play
-from tests.cluster.stories import one_is_killed_and_one_suspended, something_happens
+from tests.cluster.stories import one_is_killed_and_one_suspended, something_happens, told
 from tests.etcd import Prefix
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores import open_store
@@ -42,16 +42,9 @@ def test_hints_are_heard_again_when_their_member_is_gone(prefix: Prefix, etcd: E
         listener, adder = await open_store(prefix.url()), await open_store(etcd.url(prefix.name, first=1))
         heard = listener.changes(range(64))
 
-        async def told(partition: int) -> bool:
-            async with asyncio.timeout(20):
-                async for partitions in heard:
-                    if partitions == {partition}:  # and not everywhere
-                        return True
-            return False
-
         assert len(await anext(heard)) == 64  # it has begun to listen, and may have missed something
         await adder.add([task("a", partition=7)])
-        assert await told(7)
+        assert await told(heard, 7)
         await asyncio.to_thread(etcd.stop, 0, signal.SIGKILL)
         assert len(await anext(heard)) == 64
         while True:  # while another one is made leader, there may be no answer
@@ -60,7 +53,7 @@ def test_hints_are_heard_again_when_their_member_is_gone(prefix: Prefix, etcd: E
                 break
             except StoreUnavailable:
                 continue
-        assert await told(9)
+        assert await told(heard, 9)
         await listener.close()
         await adder.close()
         await asyncio.to_thread(etcd.start, 0)

@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from tickwheel.clock import SystemClock
-from tickwheel.errors import UnknownTask
-from tickwheel.stores import bounds, listing, steps
+from tickwheel.stores import bounds, listing
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
+from tickwheel.stores.each import StepByStep
 from tickwheel.stores.etcd import changing, lists, opening, owning, reading
 from tickwheel.stores.etcd.adding import GROUP_TASKS_MAX, Additions
 from tickwheel.stores.etcd.address import Address
@@ -38,7 +38,7 @@ def wall_ms() -> int:
     return SystemClock.time_ns() // 1_000_000
 
 
-class EtcdStore:
+class EtcdStore(StepByStep):
     """A store below a prefix of an etcd cluster, for one event loop; open it with `open`."""
 
     def __init__(self, ground: Ground, tenure: Tenure, now_ms: Callable[[], int]) -> None:
@@ -114,32 +114,6 @@ class EtcdStore:
         """Return the runs of a task, latest first."""
         bounds.check_limit(limit)
         return await reading.history(self._ground, task_id, limit)
-
-    async def cancel(self, ids: Sequence[str], reason: str) -> list[Task | None]:
-        """Cancel tasks, or ask them to stop."""
-        now = await self.time()
-        return await self._each(ids, lambda task: steps.cancel(task, reason, now))
-
-    async def reschedule(self, task_id: str, run_at: int) -> Task:
-        """Move a task."""
-        bounds.check_moment(run_at)
-        [task] = await self._each([task_id], lambda task: steps.move(task, run_at))
-        if task is None:
-            raise UnknownTask(task_id)
-        return task
-
-    async def pause(self, ids: Sequence[str]) -> list[Task | None]:
-        """Keep pending tasks from coming due."""
-        return await self._each(ids, steps.pause)
-
-    async def resume(self, ids: Sequence[str]) -> list[Task | None]:
-        """Let paused tasks come due again."""
-        return await self._each(ids, steps.resume)
-
-    async def revive(self, ids: Sequence[str], run_at: int) -> list[Task | None]:
-        """Begin tasks that are over once more."""
-        bounds.check_moment(run_at)
-        return await self._each(ids, lambda task: steps.revive(task, run_at))
 
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
