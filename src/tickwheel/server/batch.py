@@ -14,7 +14,7 @@ from tickwheel.server.problems import Problem, ProblemBody, pointing, problem_of
 from tickwheel.server.reading import body_of, decode
 from tickwheel.server.service import Asked, Service, service_of
 from tickwheel.server.shapes import TaskShape, shape_of
-from tickwheel.server.tasks import masked, pointer_for, who
+from tickwheel.server.tasks import masked, pointer_for
 from tickwheel.server.wishes import wishes_of
 from tickwheel.stores.contract import Conflict
 
@@ -48,7 +48,7 @@ async def add_many(request: Asked) -> Answer:
                 raise BatchTooLarge(len(body.tasks), service.config.batch_max)
         return answer(await add_all(service, request, body, mark))
 
-    return await service.idempotency.once(request, who(service, request), work)
+    return await service.idempotency.once(request, work)
 
 
 async def add_all(service: Service, request: Asked, body: BatchBody, mark: Mark | None) -> BatchAnswer:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from litestar import Request
 from litestar.connection import ASGIConnection
+from litestar.datastructures import Headers
 
 from tickwheel.clock import Clock
 from tickwheel.server.config import LOOPBACK, Config
@@ -91,12 +92,13 @@ class Doors:
         self._rates = Rates(config.rate_per_s, clock)
 
     async def guard(self, connection: Request[Any, Any, Any]) -> None:
-        """Check a request before its handler has it."""
+        """Check a request before its handler has it, which finds in `request.user` who asks."""
+        headers = connection.headers
         if self.tokens is None:
-            self._check_host(connection)
+            self._check_host(headers)
         if connection.method not in SAFE:
-            self._check_origin(connection)
-        holder = self.holder_of(connection)
+            self._check_origin(headers)
+        holder = connection.scope["user"] = self._holder_of(connection, headers)
         self._check_rate(connection, holder)
         needed = connection.route_handler.opt.get("role")
         if needed is None:
@@ -113,28 +115,28 @@ class Doors:
             detail = f"this takes the role {needed!r}, and {holder.name} has {holder.role!r}"
             raise Problem(403, "forbidden", "The token is not good for this", detail)
 
-    def holder_of(self, connection: Connection) -> Holder | None:
+    def _holder_of(self, connection: Connection, headers: Headers) -> Holder | None:
         """Find out who it is; without tokens it is anyone."""
         if self.tokens is None:
             return EVERYBODY
-        kind, _, token = connection.headers.get("authorization", "").partition(" ")
+        kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
             return self.tokens.holder_of(token.strip())
         session = connection.cookies.get(COOKIE)
         return self.sessions.holder_of(session) if session else None
 
-    def _check_host(self, connection: Connection) -> None:
-        host = _name_of(connection.headers.get("host", ""))
+    def _check_host(self, headers: Headers) -> None:
+        host = _name_of(headers.get("host", ""))
         if host not in LOOPBACK and host not in self._config.hosts and "*" not in self._config.hosts:
             detail = f"without tokens it answers to localhost, not to {host!r}; name it in `hosts` if that is right"
             raise Problem(403, "foreign-host", "This server does not go by that name", detail)
 
-    def _check_origin(self, connection: Connection) -> None:
-        origin = connection.headers.get("origin")
+    def _check_origin(self, headers: Headers) -> None:
+        origin = headers.get("origin")
         if origin in self._config.origins:
             return
-        came_from = connection.headers.get("sec-fetch-site", "none")
-        own = origin is None or urlsplit(origin).netloc == connection.headers.get("host")
+        came_from = headers.get("sec-fetch-site", "none")
+        own = origin is None or urlsplit(origin).netloc == headers.get("host")
         if came_from not in ("same-origin", "none") or not own:
             detail = "pages of other origins may not write here; name them in `origins` if they may"
             raise Problem(403, "cross-origin", "Another page may not write", detail)

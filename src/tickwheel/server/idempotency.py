@@ -21,6 +21,7 @@ from litestar import Request
 from tickwheel.clock import Clock
 from tickwheel.server.answers import Answer
 from tickwheel.server.problems import Problem
+from tickwheel.server.tokens import Holder
 from tickwheel.tasks import Task
 
 __all__ = ["REPLAYED", "Idempotency", "Mark"]
@@ -70,8 +71,8 @@ class Idempotency:
         self._kept: OrderedDict[tuple[str, str], Kept] = OrderedDict()
         self._bytes = 0
 
-    async def once(self, request: Request[Any, Any, Any], who: str, work: Work) -> Answer:
-        """Do the work of a request, or answer as before."""
+    async def once(self, request: Request[Holder | None, Any, Any], work: Work) -> Answer:
+        """Do the work of a request, or answer as before to the same one."""
         key = request.headers.get("idempotency-key")
         if key is None:
             return await work(None)
@@ -79,9 +80,10 @@ class Idempotency:
             raise Problem(422, "invalid-idempotency-key", "Not a key", f"a key has 1 to {KEY_CHARS_MAX} characters")
         asked = f"{request.method} {request.scope.get('raw_path', b'')!r}\n".encode() + await request.body()
         fingerprint = hashlib.sha256(asked).digest()
-        kept = self._find((who, key))
+        whose = "" if request.user is None else request.user.name, key
+        kept = self._find(whose)
         if kept is None:
-            return await self._do((who, key), fingerprint, work)
+            return await self._do(whose, fingerprint, work)
         if kept.fingerprint != fingerprint:
             raise reused()
         if kept.answer is None:

@@ -10,7 +10,6 @@ from tickwheel.server.bulk import Operation
 from tickwheel.server.problems import Problem, pointing
 from tickwheel.server.reading import body_of
 from tickwheel.server.service import Asked, service_of
-from tickwheel.server.tasks import who
 from tickwheel.server.wishes import filter_of, is_empty
 
 __all__ = ["OperationList", "handlers"]
@@ -33,13 +32,12 @@ async def begin(request: Asked) -> Answer:
         if is_empty(wanted):
             with pointing("/filter"):
                 raise InvalidFilter("an operation on everything is too easily a mistake; say which tasks")
-        holder = service.doors.holder_of(request)
-        if body.action == "delete" and holder is not None and not holder.may("admin"):
+        if body.action == "delete" and not request.user.may("admin"):
             raise Problem(403, "forbidden", "The token is not good for this", "deleting in bulk takes the role 'admin'")
         operation = await service.operations.begin(body.action, body.filter, wanted, dry_run=body.dry_run)
         return answer(operation, 200 if body.dry_run else 202)
 
-    return await service.idempotency.once(request, who(service, request), work)
+    return await service.idempotency.once(request, work)
 
 
 @get("/v1/operations", opt={"role": "read"})

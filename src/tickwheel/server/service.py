@@ -29,7 +29,7 @@ from tickwheel.server.tokens import Tokens
 
 __all__ = ["Asked", "Service", "service_of"]
 
-Asked = Request[Any, Any, Any]
+Asked = Request[Any, Any, Any]  # its user is a `Holder`, or None
 TICK_S: Final = 1.0
 
 
@@ -89,7 +89,7 @@ class Service:
 
 def service_of(request: Asked) -> Service:
     """Return the service a request came to."""
-    service: Service = request.app.state.service
+    service: Service = request.app.state["service"]
     if not service.scheduler.is_open:
         detail = "the scheduler is not open: a mounted app has to be run by the one around it, see docs/http.md"
         raise Problem(503, "not-started", "It was not started", detail, headers={"retry-after": "1"})

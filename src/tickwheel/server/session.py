@@ -29,8 +29,7 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
 async def me(request: Asked) -> Answer:
     """Say what the one who asks may do."""
     doors = service_of(request).doors
-    holder = doors.holder_of(request)
-    return answer(Me(role=None if holder is None else holder.role, auth=doors.tokens is not None))
+    return answer(Me(role=None if request.user is None else request.user.role, auth=doors.tokens is not None))
 
 
 @post("/v1/session", opt={"role": None}, status_code=200)
@@ -39,7 +38,7 @@ async def begin(request: Asked) -> Answer:
     service = service_of(request)
     body = await body_of(request, SessionBody, service.config.depth_max)
     doors = service.doors
-    holder = doors.holder_of(request) if doors.tokens is None else doors.tokens.holder_of(body.token)
+    holder = request.user if doors.tokens is None else doors.tokens.holder_of(body.token)
     if holder is None:
         raise Problem(401, "unauthenticated", "Nobody is known by this token", "the token is wrong, or was taken out")
     cookie = Cookie(

@@ -161,14 +161,20 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[RunShape]
 
 
-def shape_of(task: Task, **told: Any) -> TaskShape:
+def shape_of(
+    task: Task,
+    next_runs: list[str] | UnsetType = UNSET,
+    where: str | UnsetType = UNSET,
+    why: str | UnsetType = UNSET,
+) -> TaskShape:
     """Write a task, and what else is told about it."""
+    due, queue = moment(task.run_at), task.queue
     return TaskShape(
         id=task.id,
         name=task.handler,
-        kind="webhook" if task.webhook else "queue" if task.queue else "handler",
+        kind="webhook" if task.webhook else "queue" if queue else "handler",
         webhook=None if task.webhook is None else {"url": task.webhook.url},  # its headers may be secrets
-        queue=task.queue,
+        queue=queue,
         args=task.args,
         tags=task.tags,
         meta=task.meta,
@@ -180,8 +186,8 @@ def shape_of(task: Task, **told: Any) -> TaskShape:
         retry=_retry(task.retry),
         late=_late(task.late),
         at_most_once=task.at_most_once,
-        due=moment(task.run_at),
-        occurrence=moment(task.occurrence_at),
+        due=due,
+        occurrence=due if task.occurrence_at == task.run_at else moment(task.occurrence_at),
         created=moment(task.created_at),
         started=moment_or_none(task.started_at),
         finished=moment_or_none(task.finished_at),
@@ -194,7 +200,9 @@ def shape_of(task: Task, **told: Any) -> TaskShape:
         result=task.result,
         error=task.error,
         reason=task.reason,
-        **told,
+        next_runs=next_runs,
+        where=where,
+        why=why,
     )
 
 

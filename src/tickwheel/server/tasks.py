@@ -73,13 +73,7 @@ async def add(request: Asked) -> Answer:
         shape = Added(task=whole(service, request, added.task), deduplicated=not added.added)
         return answer(shape, 201 if added.added else 200, {"etag": f'"{added.task.version}"'})
 
-    return await service.idempotency.once(request, who(service, request), work)
-
-
-def who(service: Service, request: Asked) -> str:
-    """Return whose keys these are."""
-    holder = service.doors.holder_of(request)
-    return "" if holder is None else holder.name
+    return await service.idempotency.once(request, work)
 
 
 @get("/v1/tasks", opt={"role": "read"})
@@ -143,7 +137,7 @@ async def act(request: Asked) -> Answer:
             raise UnknownTask(task_id)
         return one(service, request, task)
 
-    return await service.idempotency.once(request, who(service, request), work)
+    return await service.idempotency.once(request, work)
 
 
 @patch("/v1/tasks/{rest:path}", opt={"role": "write"})
@@ -162,7 +156,7 @@ async def amend(request: Asked) -> Answer:
         task = await service.scheduler.amend(task_id, args, version=version_of(request), **wishes)
         return one(service, request, task)
 
-    return await service.idempotency.once(request, who(service, request), work)
+    return await service.idempotency.once(request, work)
 
 
 def version_of(request: Asked) -> int | None:

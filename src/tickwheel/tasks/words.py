@@ -24,7 +24,7 @@ def explain(task: Task, now: int, *, known: bool = True) -> str:
     if task.status is Status.RUNNING:
         asked = "; it was asked to stop" if task.cancel_requested else ""
         return f"it is running, attempt {task.attempt}{asked}"
-    if task.queue is not None and task.run_at <= now:
+    if task.run_at <= now and task.queue is not None:
         return f"it waits in queue {task.queue!r} for a consumer to lease it"
     if not known:
         return f"no worker here knows its handler {task.handler!r}"
