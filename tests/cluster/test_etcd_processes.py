@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tests.cluster.nodes import play
 from tests.cluster.stories import one_is_killed_and_one_suspended, something_happens, told
-from tests.etcd import Prefix
-from tickwheel.errors import StoreUnavailable
+from tests.etcd import Prefix, add_until_heard
 from tickwheel.stores import open_store
 from tickwheel.testing.etcd import EtcdCluster
 from tickwheel.testing.stores.scenario import task
@@ -47,12 +46,7 @@ def test_hints_are_heard_again_when_their_member_is_gone(prefix: Prefix, etcd: E
         assert await told(heard, 7)
         await asyncio.to_thread(etcd.stop, 0, signal.SIGKILL)
         assert len(await anext(heard)) == 64
-        while True:  # while another one is made leader, there may be no answer
-            try:
-                await adder.add([task("b", partition=9)], "keep")
-                break
-            except StoreUnavailable:
-                continue
+        await add_until_heard(adder, task("b", partition=9))
         assert await told(heard, 9)
         await listener.close()
         await adder.close()

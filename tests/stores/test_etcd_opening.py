@@ -9,7 +9,7 @@ import pytest
 import trustme
 from aetcd import rpc
 
-from tests.etcd import Prefix
+from tests.etcd import Prefix, add_until_heard
 from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable
 from tickwheel.stores import open_store
 from tickwheel.stores.etcd import EtcdStore
@@ -147,7 +147,7 @@ def test_another_member_is_asked_when_one_is_away(prefix: Prefix, etcd: EtcdClus
             await asyncio.to_thread(etcd.stop, ours, how)
         try:
             assert await store.get(["a"]) == [task("a")]  # nobody has to be told that it took another way
-            await store.add([task("b")])
+            await add_until_heard(store, task("b"))
         finally:
             if how is signal.SIGSTOP:
                 etcd.send(ours, signal.SIGCONT)
