@@ -1,9 +1,11 @@
-"""Two servers on one database are a cluster, with nothing more to configure: they share the work, and one may die."""
+"""Two servers on one store are a cluster, with nothing more to configure: they share the work, and one may die."""
 
 import signal
 from itertools import cycle
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.postgres import Database
 from tests.server.served import Served
@@ -20,13 +22,17 @@ def until_shares(served: Served, *wanted: int) -> Any:
     raise AssertionError(f"{shares(served)} are not {wanted}")
 
 
+@pytest.mark.parametrize("engine", ["postgresql", "sqlite"])
 def test_two_servers_share_the_work_and_one_goes_on_when_the_other_is_killed(
-    database: Database, tmp_path: Path
+    engine: str, database: Database, tmp_path: Path
 ) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
-    flags, store = ("--rate", "0"), {"SHOP_STORE": database.url()}
+    flags, store = (
+        ("--rate", "0"),
+        {"SHOP_STORE": {"postgresql": database.url(), "sqlite": f"sqlite:///{tmp_path}/tasks.db"}[engine]},
+    )
     with Served(folders[0], *flags, **store) as one, Served(folders[1], *flags, **store) as two:
         seen = until_shares(one, 32, 32)
         assert until_shares(two, 32, 32)["partitions"][0]["node"] == seen["partitions"][0]["node"]

@@ -1,6 +1,7 @@
-"""Killed under load, nothing that was acknowledged is lost; told to stop, it ends in order and in time."""
+"""Killed, or on a full disk, it loses nothing that was acknowledged; told to stop, it ends in order and in time."""
 
 import asyncio
+import resource
 import signal
 import time
 from itertools import count
@@ -84,3 +85,42 @@ def test_told_to_stop_it_ends_in_order(tmp_path: Path) -> None:
         assert time.monotonic() - begun < 15, "what does not end is stopped"
     with Served(tmp_path) as served:
         assert served.get("/v1/tasks/long")["status"] in ("pending", "running"), "and run again"
+
+
+def test_messages_that_were_leased_are_offered_again_after_a_kill(tmp_path: Path) -> None:
+    with Served(tmp_path) as served:
+        for number in range(5):
+            served.post("/v1/tasks", {"queue": "emails", "id": f"m{number}"}, 201)
+        leased = served.post("/v1/queues/emails:lease", {"max": 3, "lease": "1h", "wait": "5s"})["messages"]
+        done, *held = leased
+        acknowledging = f"/v1/queues/emails/messages/{done['id']}:ack"
+        served.post(acknowledging, {"lease_token": done["lease_token"]})
+        served.stop(signal.SIGKILL)
+    with Served(tmp_path) as served:
+        offered: dict[str, int] = {}
+        while len(offered) < 4:
+            page = served.post("/v1/queues/emails:lease", {"lease": "1h", "wait": "5s"})["messages"]
+            offered |= {message["id"]: message["attempt"] for message in page}
+        again = {message["id"] for message in held}
+        assert offered == {f"m{n}": 2 if f"m{n}" in again else 1 for n in range(5) if f"m{n}" != done["id"]}
+        old = {"lease_token": held[0]["lease_token"]}
+        served.post(f"/v1/queues/emails/messages/{held[0]['id']}:ack", old, 409)
+        assert served.get(f"/v1/tasks/{done['id']}")["status"] == "completed"
+
+
+def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
+    with Served(tmp_path, "--rate", "0") as served:
+        acknowledged = [served.add(delay="1h", args={"word": "x" * 20_000})["id"] for _ in range(5)]
+        most = (tmp_path / "tasks.db-wal").stat().st_size + 30_000
+        no_limit = resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+        body = {"handler": "echo", "delay": "1h", "args": {"word": "x" * 20_000}}
+        while (answer := served.client.post("/v1/tasks", json=body)).status_code == 201:
+            acknowledged.append(answer.json()["task"]["id"])
+        assert answer.status_code == 503, answer.text
+        assert "disk" in answer.json()["detail"]
+        assert set(served.tasks()) == set(acknowledged), "what can be read is read"
+        resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, no_limit)
+        acknowledged.append(served.add(delay="1h")["id"])
+        served.stop(signal.SIGKILL)
+    with Served(tmp_path) as served:
+        assert set(served.tasks()) == set(acknowledged)
