@@ -20,7 +20,7 @@ run: $(STAMP)  ## serve the API and the dashboard on an SQLite file, with exampl
 	$(BIN)/tickwheel serve --demo --store sqlite:///var/demo.db
 
 test: $(STAMP) $(BIN)/promtool browser etcd postgres redis faketime  ## run every test, on both builds
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --durations=20
 	TICKWHEEL_PURE=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/timers tests/recipes \
 	  tests/scheduler/test_draft.py tests/test_durations.py
 

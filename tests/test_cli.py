@@ -30,9 +30,9 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def tickwheel(folder: Path, *arguments: str, code: int = 0) -> str:
+def tickwheel(folder: Path, *arguments: str, code: int = 0, **variables: str) -> str:
     command = [sys.executable, "-m", "tickwheel.cli", *arguments]
-    environment = {**os.environ, "COLUMNS": "200", "TICKWHEEL_STORE": "sqlite:///tasks.db"}
+    environment = {**os.environ, "COLUMNS": "200", "TICKWHEEL_STORE": "sqlite:///tasks.db", **variables}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stdout + done.stderr

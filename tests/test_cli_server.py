@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.faketime import clock_off_by
 from tests.test_cli import MODULE, answer, tickwheel
 
 PATIENCE_S = 60
@@ -53,6 +54,9 @@ def test_a_server_takes_the_place_of_a_store(shop: Path, url: str) -> None:
     assert ask("retry", "order 7/ä")["status"] == "pending"
     assert [run["id"] for run in ask("simulate")] in ([], ["order 7/ä"]), "it may have run by now"
     assert ask("doctor")["advice"] == []
+    told = tickwheel(shop, "doctor", "--url", url, code=1, **clock_off_by(3600))
+    assert "the store's clock is 3,6" in told
+    assert "s behind this machine's" in told
     [node] = ask("cluster")["nodes"]
     assert [lease["partition"] for lease in node["leases"]] == list(range(64))
     assert node["node"] == answer(shop, "cluster")["nodes"][0]["node"]

@@ -6,6 +6,7 @@ from playwright.sync_api import Page, Request, expect
 
 from tests.dashboard.conftest import Open
 from tests.dashboard.service import free_port, serving
+from tests.examples.commands import serving_fastapi
 
 HIDE = """(hidden) => {
   Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
@@ -43,6 +44,17 @@ def test_hidden_page_asks_for_nothing(open_at: Open) -> None:
     page.evaluate(HIDE, arg=False)
     _is(page, "live")
     assert any(url.endswith("/v1/wheels") for url in asked)
+
+
+def test_page_works_where_it_is_mounted(open_at: Open) -> None:
+    with serving_fastapi() as shop:
+        page = open_at("tasks", url=f"{shop.base_url}/tasks")  # without its slash, as people type it
+        _is(page, "live")
+        shop.post("/orders/7")
+        page.get_by_role("link", name="order-7").click()
+        page.get_by_role("button", name="Run now").click()
+        expect(page.get_by_text("order 7 is cancelled")).to_be_visible()
+        page.goto("about:blank")
 
 
 def _is(page: Page, state: str) -> None:

@@ -3,10 +3,17 @@
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["EXAMPLES", "PATIENCE_S", "REPOSITORY", "command", "run", "started"]
+import httpx
+
+from tickwheel.testing.postgres import free_port
+
+__all__ = ["EXAMPLES", "PATIENCE_S", "REPOSITORY", "command", "run", "serving_fastapi", "started"]
 
 REPOSITORY: Final = Path(__file__).parent.parent.parent
 EXAMPLES: Final = REPOSITORY / "examples"
@@ -36,3 +43,27 @@ def run(*words: str | Path, **environment: str) -> str:
 def started(*words: str | Path, **environment: str) -> "subprocess.Popen[str]":
     """Start a command that goes on; whoever asked for it ends it."""
     return subprocess.Popen(**command(*words, **environment), stdout=subprocess.PIPE)
+
+
+@contextmanager
+def serving_fastapi() -> Iterator[httpx.Client]:
+    """Serve the shop of FastAPI, in which tickwheel is mounted at /tasks."""
+    port = free_port()
+    with (
+        started("uvicorn", "fastapi_shop:app", "--app-dir", "examples", "--port", str(port)) as server,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client,
+    ):
+        try:
+            end = time.monotonic() + PATIENCE_S
+            while True:
+                try:
+                    client.get("/tasks/readyz").raise_for_status()
+                    break
+                except httpx.HTTPError:
+                    assert server.poll() is None
+                    assert time.monotonic() < end
+                    time.sleep(0.05)
+            yield client
+        finally:
+            server.terminate()
+            assert server.wait(PATIENCE_S) is not None
