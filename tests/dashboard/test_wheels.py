@@ -10,7 +10,7 @@ PIXELS = "() => document.querySelector('canvas').toDataURL()"
 
 def test_hands_move(open_at: Open, service: Service) -> None:
     service.add(delay="2h")
-    page = open_at("wheels")
+    page = open_at("toString")  # what is no place is the first one
     page.locator("summary").filter(has_text="The wheels as a table").click()
     hand = page.locator("[data-hand='1']")
     expect(hand).to_be_visible()

@@ -64,7 +64,7 @@ async function changeLanguage(name) {
 async function follow() {
   if (content === null || !content.isConnected) return;
   const route = here();
-  const name = route.path[0] in VIEWS ? route.path[0] : "wheels";
+  const name = Object.hasOwn(VIEWS, route.path[0]) ? route.path[0] : "wheels";
   if (shown?.name === name && shown.change && shown.path === route.path.join("/")) {
     shown.change(route);
     return;
