@@ -7,8 +7,8 @@ STAMP := $(VENV)/.installed
 NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py src/tickwheel/timers/*.py src/tickwheel/recipes/*.py)) \
   src/tickwheel/durations.py src/tickwheel/scheduler/draft.py src/tickwheel/stores/bounds.py $(wildcard src/native/*.h)
 
-# Two files of tests at a time: most of them wait for something now and then.
-SIDE_BY_SIDE := --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+# Three files of tests at a time, also on two cores: most of them wait for something now and then.
+SIDE_BY_SIDE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13
