@@ -13,6 +13,7 @@ from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable, Unknown
 from tickwheel.stores import open_store
 from tickwheel.stores.redis import RedisStore
 from tickwheel.stores.redis.opening import SCHEMA
+from tickwheel.tasks.record import Status
 from tickwheel.testing.postgres import free_port
 from tickwheel.testing.redis import RedisCluster, RedisServer
 from tickwheel.testing.stores.scenario import own, task
@@ -252,6 +253,27 @@ def test_a_task_that_cannot_be_read_is_told(redis: Redis, redis_server: RedisSer
         with pytest.raises(StoreError, match="cannot be read"):
             await store.get(["a"])
         assert await store.get(["b"]) == [task("b")]
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_server_that_still_loads_its_data_is_waited_for(own_server: RedisServer) -> None:
+    async def main() -> None:
+        store = await open_store(own_server.url)
+        await store.add([task("a")])
+        own_server.ask("EVAL", "for n = 1, 9000 do redis.call('SET', KEYS[1] .. n, n) end", "1", "x")
+        own_server.stop()
+        own_server.settings["key-load-delay"] = "100"  # microseconds; it answers now and then meanwhile
+        starting = asyncio.create_task(asyncio.to_thread(own_server.start))
+        said = set()
+        while not starting.done():
+            try:
+                await store.time()
+            except StoreUnavailable as error:
+                said.add(str(error).partition(": ")[2].partition(";")[0])
+        assert said == {"it cannot be reached", "it is starting, and still loads its data"}
+        assert (await store.counts())[Status.PENDING] == 1
         await store.close()
 
     asyncio.run(main())
