@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from tests.redis import Redis
 from tickwheel.errors import DuplicateTask, StoreClosed, TaskHasChanged
 from tickwheel.scheduler.draft import partition_of
+from tickwheel.stores import PARTITIONS_MAX
+from tickwheel.stores.bounds import BATCH_MAX
 from tickwheel.stores.contract import Filter, Finish
 from tickwheel.stores.redis import RedisStore
 from tickwheel.stores.redis.reading import load
@@ -242,6 +244,17 @@ def test_many_that_come_into_empty_partitions_are_all_that_is_there(redis: Redis
         assert ids(await store.due(await own(store), 1_000, None, 1_000)) == ids(many)
 
     play(redis, story)
+
+
+def test_a_batch_may_go_into_as_many_partitions_as_there_can_be(redis_server: RedisServer) -> None:
+    async def main() -> None:
+        store = await RedisStore.open(Redis(redis_server.url).url(), partitions=PARTITIONS_MAX)
+        names = [str(n) for n in range(BATCH_MAX)]
+        await store.add([task(name, partition=partition_of(name, PARTITIONS_MAX)) for name in names])
+        assert (await store.counts())[Status.PENDING] == BATCH_MAX
+        await store.close()
+
+    asyncio.run(main())
 
 
 def test_what_was_asked_to_stop_ends_now_and_not_in_1970(redis: Redis) -> None:

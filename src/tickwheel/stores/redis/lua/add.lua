@@ -8,18 +8,15 @@ if before >= 0 and tonumber(redis.call('GET', serials) or 0) ~= before then
   return -1
 end
 
-local rare = {}
-for number, group in ipairs(groups) do
-  rare[2 * number - 1], rare[2 * number] = key(group[1], 'where'), key(group[1], 'held')
-end
-local places = redis.call('EXISTS', unpack(rare)) == 0 and {'tasks'} or {'tasks', 'where', 'held'}
+local USUAL, ALL = {'tasks'}, {'tasks', 'where', 'held'}
 for _, group in ipairs(groups) do
   local part, tasks = unpack(group)
   local ids = {}
   for first = 1, #tasks, 4 do
     ids[#ids + 1] = tasks[first]
   end
-  for _, place in ipairs(places) do
+  local rare = redis.call('EXISTS', key(part, 'where'), key(part, 'held'))
+  for _, place in ipairs(rare == 0 and USUAL or ALL) do
     for _, there in ipairs(batch('HMGET', key(part, place), ids)) do
       if there then
         return 0
