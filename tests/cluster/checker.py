@@ -7,7 +7,8 @@
     stale        what the store has of it is not what its last attempt came to
     unwanted     begun after it was cancelled
 
-When something was wrong is known: faults are written down as they are made, and nodes tell when they were held up.
+When something was wrong is known: faults are written down as they are made, nodes tell when they were held up, and
+whoever adds tells when the store was.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import apsw
 
 from tickwheel.testing.postgres import PostgresServer
+from tickwheel.testing.redis import RedisServer
 
 __all__ = ["PLACES", "Place"]
 
@@ -58,7 +59,15 @@ def postgresql(_folder: Path) -> Iterator[Place]:
         yield Place(server.url, ("127.0.0.1", server.port), server.start, stops)
 
 
+@contextmanager
+def redis(_folder: Path) -> Iterator[Place]:
+    with RedisServer.fresh() as server:
+        stops: dict[str, Act] = {"stop": server.stop, "crash": partial(server.stop, signal.SIGKILL)}
+        yield Place(server.url, ("127.0.0.1", server.port), server.start, stops)
+
+
 PLACES: Final[Mapping[str, Callable[[Path], AbstractContextManager[Place]]]] = {
     "sqlite": sqlite,
     "postgresql": postgresql,
+    "redis": redis,
 }

@@ -27,8 +27,7 @@ class Server(Protocol):
 
 async def one_is_killed_and_one_suspended(nodes: Nodes) -> None:
     """Of three processes."""
-    for name in "abc":
-        await nodes.start(name)
+    await asyncio.gather(*map(nodes.start, "abc"))
     stream = Stream(nodes, Random(1))
     async with stream.flowing():
         await nodes.until_shares(21, 21, 22)
@@ -52,8 +51,7 @@ def something_happens(*blows: Blow) -> Callable[[Nodes], Awaitable[None]]:
     """To the server that two processes work on, one thing after the other; each is over when everything is back."""
 
     async def story(nodes: Nodes) -> None:
-        for name in "ab":
-            await nodes.start(name)
+        await asyncio.gather(*map(nodes.start, "ab"))
         stream, faults = Stream(nodes, Random(2)), []
         async with stream.flowing():
             await nodes.until_shares(32, 32)

@@ -5,14 +5,13 @@ some moved, just when they are due.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Final
 
-from tests.cluster.checker import Fault, Target, Verdict, judge
-from tests.cluster.nodes import PATIENCE_S, WALL_AHEAD_NS, Nodes
+from tests.cluster.checker import EVERYBODY, Fault, Target, Verdict, judge
+from tests.cluster.nodes import PATIENCE_S, WALL_AHEAD_NS, Nodes, now_ns
 from tickwheel.errors import StoreError, TaskIsOver, TaskIsRunning
 from tickwheel.tasks import Status, Task
 
@@ -34,6 +33,7 @@ class Stream:
         self._pause_s = WORKERS / per_s
         self._ended = asyncio.Event()
         self._racing: set[asyncio.Task[None]] = set()
+        self._stalls: list[Fault] = []
         self.targets: dict[str, Target] = {}
 
     @asynccontextmanager
@@ -51,9 +51,13 @@ class Stream:
         with suppress(TimeoutError):  # what is not done then is missed
             await self._nodes.until_over(patience_s)
         tasks = await self._nodes.as_they_are(self.targets)
-        told, lease_ms = self._nodes.told(), self._nodes.lease_ms
         verdict = judge(
-            self.targets, list(tasks.values()), told, faults, wall_ahead_ns=WALL_AHEAD_NS, lease_ms=lease_ms
+            self.targets,
+            list(tasks.values()),
+            self._nodes.told(),
+            [*faults, *self._stalls],
+            wall_ahead_ns=WALL_AHEAD_NS,
+            lease_ms=self._nodes.lease_ms,
         )
         self._nodes.keep_evidence(tasks[each] for each in sorted(verdict.broken))
         return verdict
@@ -82,10 +86,15 @@ class Stream:
     async def _until_acknowledged(self, task_id: str, delay_s: float) -> Task:
         args = {"seconds": RUN_S}
         while True:
+            begun_ns = now_ns()
             try:
                 return await self._nodes.adder.add("work", args, id=task_id, delay=delay_s, on_conflict="keep")
             except StoreError:
                 await asyncio.sleep(AGAIN_S)
+            finally:
+                # A disk that keeps the store waiting keeps everybody from renewing leases: three times in each.
+                if now_ns() - begun_ns > self._nodes.lease_ms * 1_000_000 // 3:
+                    self._stalls.append(Fault("stall", EVERYBODY, begun_ns, now_ns()))
 
     async def _cancel(self, task_id: str, after_s: float) -> None:
         target = self.targets[task_id]
@@ -96,7 +105,7 @@ class Stream:
             target.certain = False
             return
         if task.status is Status.CANCELLED:
-            target.cancelled_ns = time.monotonic_ns()
+            target.cancelled_ns = now_ns()
         elif task.status is Status.RUNNING:
             target.certain = False  # it was asked to stop, and may or may not hear of it in time
 
@@ -109,4 +118,4 @@ class Stream:
         except StoreError:
             # It was moved or not: either time is right, and the one it has had is the earlier.
             return
-        self.targets[task_id].move(moved.run_at, time.monotonic_ns())
+        self.targets[task_id].move(moved.run_at, now_ns())

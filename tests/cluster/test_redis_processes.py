@@ -1,4 +1,4 @@
-"""Processes on one Redis server or a cluster: one is killed, one suspended, the server itself goes and comes back."""
+"""Processes on a cluster of Redis servers, and on one that crashes; what else goes wrong on one is in test_chaos.py."""
 
 import asyncio
 import signal
@@ -10,17 +10,12 @@ from tests.redis import Redis
 from tickwheel.testing.redis import RedisCluster, RedisServer
 
 
-def test_one_of_three_is_killed_and_one_suspended(redis_server: RedisServer, tmp_path: Path) -> None:
-    play(tmp_path, Redis(redis_server.url).url(), one_is_killed_and_one_suspended)
-
-
-def test_the_same_on_a_cluster(redis_cluster: RedisCluster, tmp_path: Path) -> None:
+def test_one_of_three_on_a_cluster_is_killed_and_one_suspended(redis_cluster: RedisCluster, tmp_path: Path) -> None:
     play(tmp_path, Redis(redis_cluster.url).url(), one_is_killed_and_one_suspended)
 
 
 def test_the_server_crashes_and_comes_back(redis_server: RedisServer, tmp_path: Path) -> None:
-    story = server_crashes(redis_server, signal.SIGKILL, signal.SIGTERM)
-    play(tmp_path, Redis(redis_server.url).url(), story)
+    play(tmp_path, Redis(redis_server.url).url(), server_crashes(redis_server, signal.SIGKILL))
 
 
 def test_hints_are_heard_again_when_the_server_is_back(redis_server: RedisServer) -> None:

@@ -4,15 +4,19 @@ import asyncio
 import logging
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
+from tests.cluster.stories import hints_are_heard_again
 from tests.redis import Redis
 from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable, UnknownStore
 from tickwheel.stores import open_store
 from tickwheel.stores.redis import RedisStore
 from tickwheel.stores.redis.opening import SCHEMA
+from tickwheel.tasks.record import Status
 from tickwheel.testing.postgres import free_port
 from tickwheel.testing.redis import RedisCluster, RedisServer
 from tickwheel.testing.stores.scenario import own, task
@@ -255,3 +259,51 @@ def test_a_task_that_cannot_be_read_is_told(redis: Redis, redis_server: RedisSer
         await store.close()
 
     asyncio.run(main())
+
+
+def test_a_server_that_still_loads_its_data_is_waited_for(own_server: RedisServer) -> None:
+    async def main() -> None:
+        store = await open_store(own_server.url)
+        await store.add([task("a")])
+        own_server.ask("EVAL", "for n = 1, 9000 do redis.call('SET', KEYS[1] .. n, n) end", "1", "x")
+        own_server.stop()
+        own_server.settings["key-load-delay"] = "100"  # microseconds; it answers now and then meanwhile
+        starting = asyncio.create_task(asyncio.to_thread(own_server.start))
+        said = set()
+        while not starting.done():
+            try:
+                await store.time()
+            except StoreUnavailable as error:
+                said.add(str(error).partition(": ")[2].partition(";")[0])
+        assert said == {"it cannot be reached", "it is starting, and still loads its data"}
+        assert (await store.counts())[Status.PENDING] == 1
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_server_is_used_by_tls_if_its_certificate_is_right(tmp_path: Path) -> None:
+    authority, stranger = trustme.CA(), trustme.CA()
+    issued = authority.issue_cert("localhost")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    stranger.cert_pem.write_to_path(tmp_path / "stranger.pem")
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
+    issued.private_key_pem.write_to_path(tmp_path / "server.key")
+    port = free_port()
+    settings = {
+        "tls_port": str(port),
+        "tls_cert_file": f"{tmp_path}/server.pem",
+        "tls_key_file": f"{tmp_path}/server.key",
+        "tls_ca_cert_file": f"{tmp_path}/ca.pem",
+        "tls_auth_clients": "no",
+    }
+    with RedisServer.fresh(**settings) as server:
+        url = f"rediss://localhost:{port}?ca_file={tmp_path}/ca.pem"
+        asyncio.run(hints_are_heard_again(url, server))
+        for wrong in (
+            url.replace("ca.pem", "stranger.pem"),
+            url.replace("localhost", "127.0.0.1"),  # it is issued for the name
+            f"rediss://localhost:{port}",
+        ):
+            assert "its certificate is not trusted" in refused(wrong, StoreUnavailable)
+        assert "cannot be reached" in refused(f"redis://localhost:{port}", StoreUnavailable)

@@ -12,13 +12,15 @@ from msgspec.structs import replace
 from tests.redis import Redis
 from tickwheel.errors import DuplicateTask, StoreClosed, TaskHasChanged
 from tickwheel.scheduler.draft import partition_of
-from tickwheel.stores.contract import Finish
+from tickwheel.stores import PARTITIONS_MAX
+from tickwheel.stores.bounds import BATCH_MAX
+from tickwheel.stores.contract import Filter, Finish
 from tickwheel.stores.redis import RedisStore
 from tickwheel.stores.redis.reading import load
 from tickwheel.stores.redis.writing import Draft, put
 from tickwheel.tasks.record import Status, Task
 from tickwheel.testing.redis import RedisServer
-from tickwheel.testing.stores.scenario import ids, task
+from tickwheel.testing.stores.scenario import ids, own, task
 
 Story = Callable[[RedisStore, RedisStore], Awaitable[None]]
 
@@ -187,16 +189,18 @@ def test_what_waits_is_written_before_the_end(redis: Redis) -> None:
     play(redis, story)
 
 
-def test_many_who_add_at_once_share_scripts(redis_server: RedisServer) -> None:
-    def calls() -> int:
-        stats = redis_server.ask("INFO", "commandstats")
-        return int(stats.partition("cmdstat_evalsha:calls=")[2].partition(",")[0] or 0)
+def scripts_run(server: RedisServer) -> int:
+    stats = server.ask("INFO", "commandstats")
+    return int(stats.partition("cmdstat_evalsha:calls=")[2].partition(",")[0] or 0)
 
+
+def test_many_who_add_at_once_share_scripts(redis_server: RedisServer) -> None:
     async def story(store: RedisStore, other: RedisStore) -> None:
         await other.close()
-        before = calls()
+        before = scripts_run(redis_server)
         await asyncio.gather(*(store.add([task(str(n))]) for n in range(64)))
-        assert calls() - before <= 4 + 1, "the first by itself and the rest together, and each takes its serials first"
+        ran = scripts_run(redis_server) - before
+        assert ran <= 4 + 1, "the first by itself and the rest together, and each takes its serials first"
         assert (await store.counts())[Status.PENDING] == 64
 
     play(Redis(redis_server.url), story)
@@ -210,6 +214,66 @@ def test_serials_that_were_not_used_are_given_back(redis: Redis) -> None:
                 await store.add([at_home("b"), at_home("a")])
         await store.add([at_home("c")])
         assert [entry.serial for entry in (await load(store._shards, ["a", "c"])).entries.values()] == [1, 2]
+
+    play(redis, story)
+
+
+def test_who_adds_alone_knows_its_serials_and_notices_others(redis_server: RedisServer) -> None:
+    async def story(store: RedisStore, other: RedisStore) -> None:
+        await store.add([at_home("a")])
+        before = scripts_run(redis_server)
+        await store.add([at_home("b")])
+        with pytest.raises(DuplicateTask):
+            await store.add([at_home("c"), at_home("a")])
+        await store.add([at_home("c")])
+        assert scripts_run(redis_server) - before == 4, "one to add each, and two to see which is there"
+        turns = [other, other, other, store, other, store, store, store, other]
+        for number, each in enumerate(turns):
+            await each.add([at_home(f"{number}-{n}") for n in range(2)])
+        listed = (await store.query(Filter(order="oldest"))).tasks
+        assert ids(listed) == [*"abc", *(f"{number}-{n}" for number in range(len(turns)) for n in range(2))]
+
+    play(Redis(redis_server.url), story)
+
+
+def test_many_that_come_into_empty_partitions_are_all_that_is_there(redis: Redis) -> None:
+    async def story(store: RedisStore, _other: RedisStore) -> None:
+        many = [at_home(str(n), run_at=n) for n in range(1_000)]
+        await store.add(many)
+        assert (await store.counts())[Status.PENDING] == len(many)
+        assert ids(await store.due(await own(store), 1_000, None, 1_000)) == ids(many)
+
+    play(redis, story)
+
+
+def test_a_batch_may_go_into_as_many_partitions_as_there_can_be(redis_server: RedisServer) -> None:
+    async def main() -> None:
+        store = await RedisStore.open(Redis(redis_server.url).url(), partitions=PARTITIONS_MAX)
+        names = [str(n) for n in range(BATCH_MAX)]
+        await store.add([task(name, partition=partition_of(name, PARTITIONS_MAX)) for name in names])
+        assert (await store.counts())[Status.PENDING] == BATCH_MAX
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_what_was_asked_to_stop_ends_now_and_not_in_1970(redis: Redis) -> None:
+    async def story(store: RedisStore, _other: RedisStore) -> None:
+        await store.add([at_home("orphan"), at_home("late")])
+        leases = await own(store, ttl_ms=60_000)
+        claimed = {each.id: each for each in await store.claim(leases, ["orphan", "late"], 10**13)}
+        await store.cancel(["orphan", "late"], "not needed")
+        await store.release(leases)
+        leases = await own(store)
+        orphans = {each.id: each for each in await store.orphans(leases, 10)}
+        assert orphans.keys() == claimed.keys()
+        again = [orphans["orphan"], claimed["late"]]  # who put it back had not heard of the wish, or had
+        held = {lease.partition: lease for lease in leases}
+        for each in again:
+            back = Finish(lease=held[each.partition], task=replace(each, status=Status.PENDING))
+            assert await store.finish([back]) == [True]
+        assert await store.purge(await store.time() - 60_000) == 0
+        assert [each and each.status for each in await store.get(["orphan", "late"])] == [Status.CANCELLED] * 2
 
     play(redis, story)
 

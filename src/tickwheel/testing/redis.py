@@ -2,13 +2,13 @@
 
     with RedisServer.fresh() as server:
         asyncio.run(main(server.url))
-        server.stop(signal.SIGKILL)         # and what happens without it?
+        server.stop(signal.SIGKILL)                     # and what happens without it?
         server.start()
 
-    with RedisCluster.fresh() as cluster:   # three masters
+    with RedisCluster.fresh(replicas=1) as cluster:     # three masters, and a replica of each
         asyncio.run(main(cluster.url))
 
-    with RedisSentinels.fresh() as watched: # a master, a replica, three sentinels
+    with RedisSentinels.fresh() as watched:             # a master, a replica, three sentinels
         watched.master.stop(signal.SIGKILL)
 
 They keep a log of what they are told, and write it to the disk before they answer, unless told otherwise.
@@ -116,10 +116,11 @@ class RedisServer:
 
 
 class RedisCluster:
-    """Some masters that share the keys; `url` leads to them."""
+    """Some masters that share the keys, each with as many replicas; `url` leads to them."""
 
-    def __init__(self, servers: list[RedisServer]) -> None:
+    def __init__(self, servers: list[RedisServer], replicas: list[RedisServer]) -> None:
         self.servers = servers
+        self.replicas = replicas  # of each master in turn, and then again
 
     @property
     def url(self) -> str:
@@ -128,34 +129,46 @@ class RedisCluster:
 
     @classmethod
     @contextmanager
-    def fresh(cls, masters: int = MASTERS) -> Iterator["RedisCluster"]:
-        """Start some masters and join them; in the end they are gone."""
+    def fresh(cls, masters: int = MASTERS, replicas: int = 0, **settings: str) -> Iterator["RedisCluster"]:
+        """Start some masters, with so many replicas of each, and join them; in the end they are gone."""
+        told = {**CLUSTER_SETTINGS, **{setting.replace("_", "-"): value for setting, value in settings.items()}}
         with ExitStack() as stack:
             servers = []
-            for _ in range(masters):
+            for _ in range(masters * (1 + replicas)):
                 folder = tempfile.TemporaryDirectory(prefix="redis-", ignore_cleanup_errors=True)
-                server = RedisServer(Path(stack.enter_context(folder)), low_port(), CLUSTER_SETTINGS)
+                server = RedisServer(Path(stack.enter_context(folder)), low_port(), told)
                 stack.callback(server.stop, signal.SIGKILL)
                 server.start()
                 servers.append(server)
-            cluster = cls(servers)
+            cluster = cls(servers[:masters], servers[masters:])
             cluster.join()
             yield cluster
 
     def join(self) -> None:
-        """Divide the keys among the servers, and wait until all agree about it."""
+        """Divide the keys among the masters, give them their replicas, and wait until all agree about it."""
         share = -(-SLOTS // len(self.servers))
         for number, server in enumerate(self.servers):
             first = number * share
             server.ask("CLUSTER", "ADDSLOTSRANGE", str(first), str(min(first + share, SLOTS) - 1))
             server.ask("CLUSTER", "SET-CONFIG-EPOCH", str(number + 1))
-        for server in self.servers[1:]:
+        everyone = [*self.servers, *self.replicas]
+        for server in everyone[1:]:
             server.ask("CLUSTER", "MEET", HOST, str(self.servers[0].port))
-        until(lambda: all(map(self._is_whole, self.servers)), "the servers do not become a cluster")
+        until(lambda: all(map(self._is_whole, everyone)), "the servers do not become a cluster")
+        for number, replica in enumerate(self.replicas):
+            replica.ask(
+                "CLUSTER", "REPLICATE", self.servers[number % len(self.servers)].ask("CLUSTER", "MYID").split()[1]
+            )
+        until(lambda: all(map(is_linked, self.replicas)), "the replicas do not find their masters")
+
+    def cut_off(self, number: int) -> None:
+        """Let a replica hear no more of its master, though it is one of the cluster still."""
+        self.replicas[number].ask("CONFIG", "SET", "masterauth", "what the master does not know")
+        self.servers[number % len(self.servers)].ask("CLIENT", "KILL", "TYPE", "replica")
 
     def _is_whole(self, server: RedisServer) -> bool:
         told = server.ask("CLUSTER", "INFO")
-        return "cluster_state:ok" in told and f"cluster_known_nodes:{len(self.servers)}" in told
+        return "cluster_state:ok" in told and f"cluster_known_nodes:{len(self.servers) + len(self.replicas)}" in told
 
 
 class SentinelServer(RedisServer):
@@ -224,7 +237,25 @@ class RedisSentinels:
         others = f"num-other-sentinels\r\n${len(str(len(self.sentinels) - 1))}\r\n{len(self.sentinels) - 1}\r\n"
         told = [each.ask("SENTINEL", "MASTER", SERVICE) for each in self.sentinels]
         known = all("num-slaves\r\n$1\r\n1\r\n" in each and others in each for each in told)
-        return known and "master_link_status:up" in self.replica.ask("INFO", "replication")
+        return known and is_linked(self.replica)
+
+    def fail_over(self) -> None:
+        """Have the replica made the master, though that lives, and wait until sentinels say so.
+
+        The master before stays one, to those who are connected to it, until sentinels make it a replica: ten seconds.
+        """
+        asked = ("SENTINEL", "FAILOVER", SERVICE)  # it is refused as long as little is known of the replica
+        until(lambda: self.sentinels[0].ask(*asked).startswith("+OK"), "the sentinel does not begin a failover")
+        self.master, self.replica = self.replica, self.master
+        until(lambda: all(map(self._knows_the_master, self.sentinels)), "the sentinels do not promote the replica")
+
+    def _knows_the_master(self, sentinel: SentinelServer) -> bool:
+        return str(self.master.port) in sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+
+
+def is_linked(replica: RedisServer) -> bool:
+    """Tell whether a server is a replica that has what its master has."""
+    return "master_link_status:up" in replica.ask("INFO", "replication")
 
 
 def until(condition: Callable[[], bool], otherwise: str) -> None:

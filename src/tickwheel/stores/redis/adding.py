@@ -1,66 +1,88 @@
-"""Adding tasks: one write for a group that is all new; one that is not is read, settled, and written as it was read."""
+"""Adding tasks: one script for a group that is all new; another group is read, settled, and written as it was read."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Final
 
 from tickwheel.stores.grouping import Adder, Call, settle_group
-from tickwheel.stores.redis.entries import value_of
+from tickwheel.stores.redis.entries import prefixes_of
 from tickwheel.stores.redis.keys import home_of
+from tickwheel.stores.redis.numbering import Numbering
 from tickwheel.stores.redis.reading import There, load
 from tickwheel.stores.redis.shards import Shards
-from tickwheel.stores.redis.writing import Draft, give_back, number, persist, put
+from tickwheel.stores.redis.writing import Draft, persist, put
 from tickwheel.tasks.record import Status, Task
 
 __all__ = ["adder"]
 
+NUMBERED: Final = -1  # in place of the serial before: theirs were taken already
+NOT_NEXT: Final = -1  # what the script answers if their serials are not the next ones
+
 
 def adder(shards: Shards, tell: Callable[[set[int]], None]) -> Adder:
     """Make what writes what is added."""
+    numbering = Numbering(shards)
 
     async def add_all(tasks: list[Task], bodies: list[bytes]) -> bool:
-        serials = await number(shards, len(tasks))
-        if not shards.address.clustered and all(is_plain(task, shards.partitions) for task in tasks):
-            added: int = await shards.ask_one("add", 0, by_part(tasks, serials, bodies), lasting=True)
-            if not added:
-                await give_back(shards, serials)
-            return bool(added)
+        if not shards.address.clustered and are_plain(tasks, shards.partitions):
+            return await add_plain(shards, numbering, tasks, bodies)
+        serials = await numbering.take(len(tasks))
         draft = Draft(shards.partitions)
         for task, serial, body in zip(tasks, serials, bodies, strict=True):
             draft.add(task, serial, body)
-        return await put_numbered(shards, draft, serials)
+        return await put_numbered(shards, draft, numbering, serials)
 
     async def settle(group: list[Call]) -> None:
-        await persist(shards, lambda: settle_once(shards, group))
+        await persist(shards, lambda: settle_once(shards, numbering, group))
 
     return Adder(add_all, settle, tell)
 
 
-def is_plain(task: Task, partitions: int) -> bool:
-    """Tell whether a task is like most: pending, and where schedulers put it."""
-    return task.status is Status.PENDING and task.partition == home_of(task.id, partitions)
+def are_plain(tasks: list[Task], partitions: int) -> bool:
+    """Tell whether tasks are like most: pending, and where schedulers put them."""
+    homes = [home_of(task.id, partitions) for task in tasks]
+    return homes == [task.partition for task in tasks] and all(task.status is Status.PENDING for task in tasks)
 
 
-def by_part(tasks: list[Task], serials: range, bodies: list[bytes]) -> list[tuple[Any, ...]]:
-    """Return new tasks as the commands that write them take them, for each partition."""
-    parts: dict[int, tuple[list[str], list[str], list[str], list[str]]] = {}
-    for task, serial, body in zip(tasks, serials, bodies, strict=True):
-        ids, values, arrivals, times = parts.setdefault(task.partition, ([], [], [], []))
-        ids.append(task.id)
-        values += (task.id, value_of(task, serial, body))
-        arrivals += (str(serial), task.id)
-        times += (str(task.run_at), task.id)
-    return [(part, *lists) for part, lists in parts.items()]
+async def add_plain(shards: Shards, numbering: Numbering, tasks: list[Task], bodies: list[bytes]) -> bool:
+    """Add tasks that are like most, with the serials that should be next or else with some that were taken."""
+
+    async def add(before: int, serials: range) -> int:
+        message = (before, len(tasks), by_part(tasks, serials, bodies))
+        added: int = await shards.ask_one("add", 0, message, lasting=True)
+        return added
+
+    expected = numbering.expect(len(tasks))
+    if expected is not None and (added := await add(expected.start - 1, expected)) != NOT_NEXT:
+        if added:
+            numbering.took(expected)
+        return bool(added)
+    serials = await numbering.take(len(tasks))
+    added = await add(NUMBERED, serials)
+    if not added:
+        await numbering.give_back(serials)
+    return bool(added)
 
 
-async def settle_once(shards: Shards, group: list[Call]) -> bool | None:
+def by_part(tasks: list[Task], serials: range, bodies: list[bytes]) -> list[tuple[int, list[str]]]:
+    """Return new tasks as the script takes them, for each partition."""
+    parts: dict[int, list[str]] = {}
+    for task, prefix, serial, body in zip(tasks, prefixes_of(tasks), map(str, serials), bodies, strict=True):
+        rows = parts.get(task.partition)
+        if rows is None:
+            rows = parts[task.partition] = []
+        rows += (task.id, f"{prefix}{serial}\n{body.decode()}", serial, str(task.run_at))
+    return list(parts.items())
+
+
+async def settle_once(shards: Shards, numbering: Numbering, group: list[Call]) -> bool | None:
     """Bring calls to what is there, and write what is new; None if that changed meanwhile."""
     there = await load(shards, [task.id for call in group for task in call.tasks])
     changed, anew = settle_group(there.tasks, group)
     if not changed:
         return True
-    serials = await number(shards, len(anew))
+    serials = await numbering.take(len(anew))
     draft = drafted(shards, changed, there, (iter(serials), anew))
-    return await put_numbered(shards, draft, serials) or None
+    return await put_numbered(shards, draft, numbering, serials) or None
 
 
 def drafted(shards: Shards, changed: list[Task], there: There, new: tuple[Iterator[int], set[str]]) -> Draft:
@@ -72,9 +94,9 @@ def drafted(shards: Shards, changed: list[Task], there: There, new: tuple[Iterat
     return draft
 
 
-async def put_numbered(shards: Shards, draft: Draft, serials: range) -> bool:
+async def put_numbered(shards: Shards, draft: Draft, numbering: Numbering, serials: range) -> bool:
     """Write it, or give the serials back."""
     done = await put(shards, draft)
     if not done:
-        await give_back(shards, serials)
+        await numbering.give_back(serials)
     return done

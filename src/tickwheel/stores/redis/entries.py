@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,7 @@ __all__ = [
     "leases_of",
     "moment_of",
     "prefix_of",
+    "prefixes_of",
     "rows_of",
     "run_of",
     "value_of",
@@ -35,6 +37,7 @@ Token = tuple[int, int, str]  # a lease: partition, epoch, nonce
 _decode_task = msgspec.json.Decoder(Task).decode
 _decode_run = msgspec.json.Decoder(Run).decode
 _encode = msgspec.json.Encoder().encode
+_header_of = attrgetter("version", "attempt", "priority", "created_at", "handler")
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -70,6 +73,18 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 def prefix_of(task: Task) -> str:
     """Write a header but for its serial: what a script compares."""
     return f"{task.version} {task.attempt} {task.priority} {task.created_at} {_quoted(task.handler)} "
+
+
+def prefixes_of(tasks: Sequence[Task]) -> list[str]:
+    """Write the same for many tasks, of which most are alike."""
+    written: dict[tuple[Any, ...], str] = {}
+    prefixes = []
+    for task, header in zip(tasks, map(_header_of, tasks), strict=True):
+        prefix = written.get(header)
+        if prefix is None:
+            prefix = written[header] = prefix_of(task)
+        prefixes.append(prefix)
+    return prefixes
 
 
 def value_of(task: Task, serial: int, body: bytes) -> str:

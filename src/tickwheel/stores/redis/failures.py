@@ -44,6 +44,11 @@ WORDS: Final[list[tuple[Kinds, str, str]]] = [  # of these kinds, and with this 
         "",
         "it did not answer in time; see whether it is overloaded, or the network broken",
     ),
+    (
+        (OSError, kinds.ConnectionError),
+        "certificate verify failed",
+        "its certificate is not trusted, or is for another host; see the host and ?ca_file= in the URL",
+    ),
     ((OSError, kinds.ConnectionError), "", "it cannot be reached; see whether it runs, and its host and port"),
 ]
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 from redis.asyncio.connection import Connection
-from redis.exceptions import AskError, ReadOnlyError, TryAgainError
+from redis.exceptions import AskError, BusyLoadingError, ReadOnlyError, TryAgainError
 
 from tickwheel.errors import StoreError
 from tickwheel.stores.redis.address import Address
@@ -40,6 +40,8 @@ class Greeter:
         """Look at a server, or say why it cannot be used."""
         [told] = checked(await ask(connection, [["INFO"]]))
         info = dict(line.split(":", 1) for line in told.decode().splitlines() if ":" in line)
+        if info.get("loading") == "1":  # until then it also says that it keeps no log
+            raise BusyLoadingError(f"{connection.host}:{connection.port} is loading its data")
         check(self._address, info)
         if info["role"] != "master":
             raise ReadOnlyError(f"{connection.host}:{connection.port} is a replica")

@@ -7,7 +7,7 @@ A script runs alone on its server. An owner that was paused beyond its lease fin
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from tickwheel.stores.redis.entries import NUMBERS, Entry, Token, encode_run, le
 from tickwheel.stores.redis.keys import home_of
 from tickwheel.stores.redis.reading import in_shards, load, load_at
 from tickwheel.stores.redis.shards import Shards
-from tickwheel.tasks.record import Task
+from tickwheel.tasks.record import ENDED, Task
 
 __all__ = ["acquire", "checkpoint", "claim", "finish", "release", "renew"]
 
@@ -95,12 +95,13 @@ async def _claim(shards: Shards, leases: Sequence[Lease], parts: dict[str, int],
     }
 
 
-async def finish(shards: Shards, finishes: Sequence[Finish], now: int) -> list[bool]:
+async def finish(shards: Shards, finishes: Sequence[Finish], time: Callable[[], Awaitable[int]]) -> list[bool]:
     """Put finished tasks back.
 
     First those that are as they were claimed, which are almost always all. What has changed since is read: somebody
-    asked it to stop, or it is not ours any more.
+    asked it to stop, or it is not ours any more. The time is asked for where one may end without having it.
     """
+    now = await time() if any(map(_is_timeless, finishes)) else 0
     rows: dict[int, tuple[Any, ...]] = {}
     for number, each in enumerate(finishes):
         before = replace(each.task, version=each.task.version - 1, attempt=each.task.attempt - 1)
@@ -110,11 +111,17 @@ async def finish(shards: Shards, finishes: Sequence[Finish], now: int) -> list[b
         left = {number: each for number, each in enumerate(finishes) if number not in done}
         if not left:
             break
-        rows = await _changed_since(shards, left, now)
+        rows = await _changed_since(shards, left, await time())
         if not rows:
             break
         done |= await _finish(shards, finishes, rows)
     return [number in done for number in range(len(finishes))]
+
+
+def _is_timeless(wanted: Finish) -> bool:
+    """Tell whether a task is to end now: what was asked to stop does, though its owner would have it pending again."""
+    task = wanted.task
+    return task.finished_at is None and (task.status in ENDED or task.cancel_requested)
 
 
 def _row(wanted: Finish, before: str, after: Task) -> tuple[Any, ...]:

@@ -7,8 +7,11 @@ A message goes to each shard that it concerns, and all at once. Whether what the
 asked right behind them, on the same connection, if the URL says so.
 """
 
+import asyncio
+import math
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
+from contextlib import suppress
+from typing import Any, Final, Protocol
 
 import msgspec
 from redis.exceptions import NoScriptError
@@ -16,13 +19,15 @@ from redis.exceptions import NoScriptError
 from tickwheel.errors import StoreClosed, StoreUnavailable
 from tickwheel.stores.redis.address import Address
 from tickwheel.stores.redis.connections import Command, Connections, Place
-from tickwheel.stores.redis.failures import told
+from tickwheel.stores.redis.failures import AWAY, told
 from tickwheel.stores.redis.greeting import Greeter
 from tickwheel.stores.redis.keys import SERVERS_CLOCK, call
 from tickwheel.stores.redis.scripts import SCRIPTS
 from tickwheel.stores.redis.sentinels import locating
 
 __all__ = ["Servers", "Shards", "Single"]
+
+LOOK_S: Final = 1.0  # a third of the time for which a lease is taken, unless told
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -47,12 +52,34 @@ class Servers(Protocol):
 
 
 class Single:
-    """One server, at its address or where the sentinels say."""
+    """One server, at its address or where the sentinels say.
+
+    A master that they replaced, though it lives, is one for some ten seconds more to those who are connected to it; and
+    all that they write to it is lost. So sentinels are asked now and then, and not only for a new connection.
+    """
 
     def __init__(self, address: Address) -> None:
+        self._address = address
         self._greeter = Greeter(address)
-        self._locate = locating(address)
+        self._ask_where = locating(address)
         self._connections = Connections(address, self._locate, self._greeter.greet)
+        self._place: Place | None = None
+        self._located_s = -math.inf
+
+    async def _locate(self) -> Place:
+        self._located_s = asyncio.get_running_loop().time()
+        place, before = await self._ask_where(), self._place
+        self._place = place
+        if before not in (None, place):
+            await self._connections.forget()
+        return place
+
+    async def _look_again(self) -> None:
+        """See whether the server is where it was, if that can change and nobody looked for a while."""
+        if self._address.service and asyncio.get_running_loop().time() - self._located_s > LOOK_S:
+            with suppress(*AWAY):  # the server may be there, whoever else is away
+                async with asyncio.timeout(LOOK_S):
+                    await self._locate()
 
     def shard_of(self, part: int) -> int:
         """All are in one."""
@@ -60,6 +87,7 @@ class Single:
 
     async def run(self, commands: Mapping[int, list[Command]]) -> dict[int, list[Any]]:
         """Run commands."""
+        await self._look_again()
         answers = iter(await self._connections.run([each for asked in commands.values() for each in asked]))
         return {shard: [next(answers) for _ in asked] for shard, asked in commands.items()}
 

@@ -22,7 +22,7 @@ from tickwheel.stores.redis.hearing import dialling
 from tickwheel.stores.redis.keys import META
 from tickwheel.stores.redis.shards import Shards
 from tickwheel.stores.wire import Wire
-from tickwheel.tasks.record import ENDED, Run, Status, Task
+from tickwheel.tasks.record import Run, Status, Task
 
 __all__ = ["RedisStore"]
 
@@ -163,9 +163,7 @@ class RedisStore(StepByStep):
         bounds.check_finishes(finishes)
         if not finishes:
             return []
-        timeless = any(each.task.finished_at is None and each.task.status in ENDED for each in finishes)
-        now = await self.time() if timeless or self._now_ms is not None else 0
-        return await owning.finish(self._shards, finishes, now)
+        return await owning.finish(self._shards, finishes, self.time)
 
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
         """List running tasks that were claimed under an earlier lease."""

@@ -17,12 +17,12 @@ from typing import Any, Final, TypeVar
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores import bounds
 from tickwheel.stores.redis.entries import NUMBERS, Entry, moment_of, value_of
-from tickwheel.stores.redis.keys import META, home_of
+from tickwheel.stores.redis.keys import home_of
 from tickwheel.stores.redis.reading import There
 from tickwheel.stores.redis.shards import Shards
 from tickwheel.tasks.record import Task
 
-__all__ = ["Draft", "give_back", "number", "persist", "put"]
+__all__ = ["Draft", "persist", "put"]
 
 T = TypeVar("T")
 
@@ -119,20 +119,6 @@ async def put(shards: Shards, draft: Draft) -> bool:
     if any((await each("write", by_shard)).values()):
         raise StoreUnavailable(f"{shards.address.shown}: it took too long to write; some of it may be written")
     return True
-
-
-async def number(shards: Shards, tasks: int) -> range:
-    """Take serials for so many new tasks."""
-    if not tasks:
-        return range(0)
-    last = await shards.ask_one("number", META, (tasks, 0))
-    return range(last - tasks + 1, last + 1)
-
-
-async def give_back(shards: Shards, serials: range) -> None:
-    """Give serials back that were not used, unless others were taken since; then they are left out."""
-    if serials:
-        await shards.ask_one("number", META, (-len(serials), serials[-1]))
 
 
 async def persist(shards: Shards, attempt: Callable[[], Awaitable[T | None]]) -> T:
