@@ -16,10 +16,14 @@ SELECT version FROM schema_version
 -- name: partitions_count
 SELECT count(*) FROM partitions
 
--- All of them, or none if one of the ids is there.
+-- All of them, or none if one of the ids is there. The server does the last part first, so that the row of counts, which
+-- others may count in, is locked at the end.
 -- name: add
 WITH there AS MATERIALIZED (
     SELECT FROM tasks WHERE id = ANY ($1::text[]) LIMIT 1
+), counted AS (
+    UPDATE counts SET pending = pending + $11, paused = paused + $12
+    WHERE slot = my_slot() AND NOT EXISTS (SELECT FROM there)
 ), added AS (
     INSERT INTO tasks (id, handler, body, part, status, run_at, priority, version, attempt, finished_at)
     SELECT id, coalesce(handler, ($2::text[])[1]), body, part,
@@ -33,14 +37,8 @@ WITH there AS MATERIALIZED (
             WITH ORDINALITY AS given (id, handler, body, part, run_at, place)
     ) AS new
     WHERE NOT EXISTS (SELECT FROM there)
-    RETURNING status
-), counted AS (
-    UPDATE counts SET
-        pending = pending + (SELECT count(*) FROM added WHERE status = 0),
-        paused = paused + (SELECT count(*) FROM added WHERE status = 1)
-    WHERE slot = my_slot() AND EXISTS (SELECT FROM added)
 )
-SELECT count(*) FROM added
+SELECT NOT EXISTS (SELECT FROM there)
 
 -- In the place of tasks that are there and locked; those that begin a new life are the newest.
 -- name: place_anew
