@@ -27,7 +27,7 @@ FIRE_LEAD_S = 0.5  # from when all are added until they are due
 PATIENCE_S = 120.0
 TRIED = 10  # jobs that are added to see how long it takes
 ARQ_JOBS = 100  # at once: with more it is slower
-PROCRASTINATE_JOBS = 10  # at once: it fetches one after the other, and with more it is no faster
+PROCRASTINATE_JOBS = 5  # at once: it fetches one after the other, and with more it is slower
 LOOK_S = 0.005  # between two looks whether all is over
 
 
