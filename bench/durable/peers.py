@@ -19,6 +19,7 @@ __all__ = [
     "apsw_add",
     "arq_fire",
     "huey_add",
+    "procrastinate_fire",
 ]
 
 BATCH = 1_000  # rows in a transaction, as in an add_many
@@ -26,6 +27,7 @@ FIRE_LEAD_S = 0.5  # from when all are added until they are due
 PATIENCE_S = 120.0
 TRIED = 10  # jobs that are added to see how long it takes
 ARQ_JOBS = 100  # at once: with more it is slower
+PROCRASTINATE_JOBS = 5  # at once: it fetches one after the other, and with more it is slower
 LOOK_S = 0.005  # between two looks whether all is over
 
 
@@ -235,6 +237,35 @@ def arq_fire(setting: Setting) -> Figures:
         assert worker.jobs_complete == setting.n
         await worker.close()
         await pool.close()
+        return {"per_s": setting.n / took_s}
+
+    return asyncio.run(sample())
+
+
+# -- procrastinate
+
+
+async def procrastinate_noop(order_id: int) -> None:
+    """Do nothing."""
+
+
+def procrastinate_fire(setting: Setting) -> Figures:
+    """Run n jobs that wait already, until a worker finds no more: each is fetched and finished durably."""
+    from procrastinate import App, PsycopgConnector  # noqa: PLC0415
+
+    async def sample() -> Figures:
+        sessions = PROCRASTINATE_JOBS + 2  # one for each job, one to fetch, and one to listen
+        app = App(connector=PsycopgConnector(conninfo=setting.url, min_size=sessions, max_size=sessions))
+        task = app.task(name="noop")(procrastinate_noop)
+        async with app.open_async(), asyncio.timeout(PATIENCE_S):
+            await app.schema_manager.apply_schema_async()
+            jobs: list[dict[str, Any]] = [{"order_id": n} for n in range(setting.n)]
+            await task.batch_defer_async(*jobs)
+            began_s = time.perf_counter()
+            await app.run_worker_async(wait=False, concurrency=PROCRASTINATE_JOBS, install_signal_handlers=False)
+            took_s = time.perf_counter() - began_s
+            done = await app.job_manager.list_jobs_async(status="succeeded")
+            assert len(list(done)) == setting.n
         return {"per_s": setting.n / took_s}
 
     return asyncio.run(sample())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -62,6 +63,7 @@ def document(run: Run, options: dict[str, Any]) -> dict[str, Any]:
     return {
         "environment": {**environment(), "disk": _file_system()},
         "options": options,
+        "peers": _peers(run),
         "figures": [
             {
                 "sample": name,
@@ -77,6 +79,12 @@ def document(run: Run, options: dict[str, Any]) -> dict[str, Any]:
             {**asdict(verdict.target), "value": verdict.value, "outcome": verdict.outcome} for verdict in run.verdicts
         ],
     }
+
+
+def _peers(run: Run) -> dict[str, str]:
+    """Return which version of what was measured beside ours."""
+    packages = {SAMPLES[name].package for name, _ in run.samples} - {""}
+    return {package: version(package) for package in sorted(packages)}
 
 
 def _file_system() -> str:
@@ -102,6 +110,8 @@ def print_report(run: Run) -> None:
         numbers = (median(taken), min(taken), max(taken))
         table.add_row(name, f"{SAMPLES[name].size(quick=run.quick):,}", what, *map(_short, numbers), unit)
     console.print(table)
+    for package, number in _peers(run).items():
+        console.print(f"  beside {package} {number}", style="dim", highlight=False)
     for name, reason in run.gaps.items():
         console.print(f"  {name}: not measured: {reason}", style="dim", highlight=False)
     _print_targets(console, run.verdicts)

@@ -34,6 +34,7 @@ class Sample:
     shared: bool = False  # whether all its samples use one file, filled with n tasks
     only: str = ""  # the store that it is about, if there is one
     but_for: str = ""  # a store that it is too much for
+    package: str = ""  # whose it is, if it is not ours
     flushed: bool = False  # whether a Redis server has to write to the disk before it answers; otherwise each second
 
     def size(self, *, quick: bool) -> int:
@@ -43,16 +44,19 @@ class Sample:
 
 _ALL = (
     Sample("add_many", "add_many, tickwheel", ours.add_many, 20_000, 5_000),
-    Sample("add_many", "add_many, bare apsw", peers.apsw_add, 20_000, 5_000),
-    Sample("add_many", "add_many, APScheduler 3", peers.apscheduler_add, 300, 100),
-    Sample("add_many", "add_many, APScheduler 3 with WAL", peers.apscheduler_add_wal, 300, 100),
-    Sample("add_many", "add_many, huey", peers.huey_add, 1_000, 300),
+    Sample("add_many", "add_many, bare apsw", peers.apsw_add, 20_000, 5_000, package="apsw"),
+    Sample("add_many", "add_many, APScheduler 3", peers.apscheduler_add, 300, 100, package="apscheduler"),
+    Sample("add_many", "add_many, APScheduler 3 with WAL", peers.apscheduler_add_wal, 300, 100, package="apscheduler"),
+    Sample("add_many", "add_many, huey", peers.huey_add, 1_000, 300, package="huey"),
     Sample("group_commit", "add, 1 caller", ours.add_alone, 500, 200),
     Sample("group_commit", f"add, {ours.CALLERS} callers", ours.add_together, 6_400, 1_280),
     Sample("fire", "fire, tickwheel", ours.fire, 20_000, 5_000),
-    Sample("fire", "fire, APScheduler 3 on the loop", peers.apscheduler_fire_async, 300, 100),
-    Sample("fire", "fire, APScheduler 3 on threads", peers.apscheduler_fire_threads, 300, 100),
-    Sample("fire", "fire, arq", peers.arq_fire, 2_000, 500, only="redis"),
+    Sample("fire", "fire, APScheduler 3 on the loop", peers.apscheduler_fire_async, 300, 100, package="apscheduler"),
+    Sample("fire", "fire, APScheduler 3 on threads", peers.apscheduler_fire_threads, 300, 100, package="apscheduler"),
+    Sample("fire", "fire, arq", peers.arq_fire, 2_000, 500, only="redis", package="arq"),
+    Sample(
+        "fire", "fire, procrastinate", peers.procrastinate_fire, 1_000, 200, only="postgres", package="procrastinate"
+    ),
     Sample("add_many", "add_many, flushed", ours.add_many, 20_000, 5_000, only="redis", flushed=True),
     Sample("group_commit", "add, 1 caller, flushed", ours.add_alone, 500, 200, only="redis", flushed=True),
     Sample(

@@ -132,7 +132,7 @@ def _on_a_server(add_many: int) -> tuple[Target, ...]:
 
 TARGETS_OF = {
     "sqlite": TARGETS,
-    "postgres": _on_a_server(40_000),
+    "postgres": (*_on_a_server(40_000), _faster("fire", 30, "procrastinate")),
     "redis": (*_on_a_server(60_000), _faster("fire", 10, "arq")),
     "etcd": ETCD_TARGETS,
 }

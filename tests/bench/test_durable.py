@@ -70,12 +70,19 @@ def test_what_was_asked_for_is_measured_and_told_as_json(tmp_path: Path) -> None
     assert done.returncode == 1, "a target that was not measured is not met"
 
 
-@pytest.mark.parametrize(("store", "name"), [("postgres", "PostgreSQL"), ("etcd", "etcd")])
-def test_another_store_is_measured_by_our_samples_alone(tmp_path: Path, store: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("store", "name", "beside"), [("postgres", "PostgreSQL", ["fire, procrastinate"]), ("etcd", "etcd", [])]
+)
+def test_another_store_is_measured_by_our_samples_and_what_is_about_it(
+    tmp_path: Path, store: str, name: str, beside: list[str]
+) -> None:
     done = run_durable("--store", store, "--quick", "--repeats", 1, "--only", "add_many,fire", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / f"durable-{store}.json").read_text())
-    assert [figure["sample"] for figure in result["figures"]] == ["add_many, tickwheel", "fire, tickwheel"]
+    assert [figure["sample"] for figure in result["figures"]] == ["add_many, tickwheel", "fire, tickwheel", *beside]
+    assert result["gaps"] == []
+    assert [f"fire, {package}" for package in result["peers"]] == beside
+    assert all(f"beside {package} {version}" in done.stdout for package, version in result["peers"].items())
     assert len(result["targets"]) == len(TARGETS_OF[store])
     assert f"durable tasks on {name}" in done.stdout
 

@@ -313,6 +313,18 @@ def test_a_clock_that_is_set_forward_makes_due_what_is_due(world: World) -> None
     world.play(story)
 
 
+def test_ids_of_a_batch_are_in_its_order(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        batches = []
+        for _ in range(3):
+            batches.append([task.id for task in await scheduler.add_many([{"handler": "note", "delay": "1h"}] * 100)])
+            await asyncio.sleep(0.001)
+        made = [each for batch in batches for each in batch]
+        assert made == sorted(set(made))
+
+    world.play(story)
+
+
 def test_bad_requests_change_nothing(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         await scheduler.add("note", {"what": "a"}, delay="1h", id="a")

@@ -59,6 +59,23 @@ def test_its_clock_is_never_ahead(database: Database) -> None:
     asyncio.run(main())
 
 
+def test_what_is_new_is_not_lost_when_another_id_of_its_batch_appears_meanwhile(database: Database) -> None:
+    async def story(store: PostgresStore, user: Any) -> None:
+        await store.add([task("there")])
+        async with user.transaction():
+            await user.execute("SELECT FROM tasks WHERE id = 'there' FOR UPDATE")
+            adding = asyncio.create_task(store.add([task("there"), task("meanwhile"), task("new")], "keep"))
+            async with asyncio.timeout(10):
+                while not await user.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            await user.execute("SELECT tickwheel_add('orders.cancel', id => 'meanwhile')")
+        assert [each.added for each in await adding] == [False, False, True]
+        assert all(await store.get(["there", "meanwhile", "new"]))
+        assert (await store.counts())[Status.PENDING] == 3
+
+    play(database, story)
+
+
 def test_many_who_add_at_once_share_commits(database: Database) -> None:
     async def story(store: PostgresStore, user: Any) -> None:
         async with held_up(user):

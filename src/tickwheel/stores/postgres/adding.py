@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+
+import asyncpg
 
 from tickwheel.stores import bounds
 from tickwheel.stores.grouping import Adder, Call, settle_group
@@ -10,7 +11,7 @@ from tickwheel.stores.postgres.changing import count, loaded
 from tickwheel.stores.postgres.rows import NUMBERS, columns_of
 from tickwheel.stores.postgres.sessions import Connection, Sessions
 from tickwheel.stores.postgres.statements import SQL
-from tickwheel.tasks.record import Task
+from tickwheel.tasks.record import Status, Task
 
 __all__ = ["adder"]
 
@@ -19,8 +20,8 @@ def adder(sessions: Sessions, tell: Callable[[set[int]], None]) -> Adder:
     """Make what writes what is added."""
 
     async def add_all(tasks: list[Task], bodies: list[bytes]) -> bool:
-        [(added,)] = await sessions.fetch("add", *columns_of(tasks, bodies))
-        return bool(added == len(tasks))
+        [(added,)] = await sessions.fetch("add", *columns_of(tasks, bodies), *_counted(tasks))
+        return bool(added)
 
     async def settle(group: list[Call]) -> None:
         await sessions.transact(lambda connection: _settle(connection, group))
@@ -32,7 +33,7 @@ async def _settle(connection: Connection, group: list[Call]) -> None:
     """Bring one call after the other to what is there, and write what is new in the end."""
     there = await loaded(connection, [task.id for call in group for task in call.tasks], locked=True)
     changed, anew = settle_group(there, group)
-    await _write(connection, "add", [task for task in changed if task.id not in there])
+    await _add(connection, [task for task in changed if task.id not in there])
     await _write(connection, "place_anew", [task for task in changed if task.id in there and task.id in anew])
     await _write(connection, "place", [task for task in changed if task.id in there and task.id not in anew])
     counted: Counter[int] = Counter()
@@ -43,7 +44,19 @@ async def _settle(connection: Connection, group: list[Call]) -> None:
     await count(connection, counted)
 
 
+async def _add(connection: Connection, tasks: list[Task]) -> None:
+    if tasks:
+        columns = columns_of(tasks, [bounds.encode(task) for task in tasks])
+        if not await connection.fetchval(SQL["add"], *columns, *_counted(tasks)):
+            raise asyncpg.UniqueViolationError("one of these ids was added meanwhile")  # so that all is done again
+
+
+def _counted(tasks: list[Task]) -> tuple[int, int]:
+    """Return how many of new tasks are pending, and how many paused."""
+    paused = [task.status for task in tasks].count(Status.PAUSED)
+    return len(tasks) - paused, paused
+
+
 async def _write(connection: Connection, name: str, tasks: list[Task]) -> None:
     if tasks:
-        columns: Any = columns_of(tasks, [bounds.encode(task) for task in tasks])
-        await connection.fetch(SQL[name], *columns)
+        await connection.fetch(SQL[name], *columns_of(tasks, [bounds.encode(task) for task in tasks]))

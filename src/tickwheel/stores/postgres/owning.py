@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tickwheel.stores import bounds, steps
 from tickwheel.stores.contract import Finish, Lease
 from tickwheel.stores.postgres.changing import count, loaded, moved, place
-from tickwheel.stores.postgres.rows import RUNNING, columns_of, encode_run, leases_of, task_of
+from tickwheel.stores.postgres.rows import RUNNING, brief, columns_of, encode_run, leases_of, lines, task_of, written
 from tickwheel.stores.postgres.sessions import Connection, Sessions
 from tickwheel.stores.postgres.statements import SQL
 from tickwheel.tasks.record import Task
@@ -91,8 +91,8 @@ async def finish(sessions: Sessions, finishes: Sequence[Finish], now: int, given
     if len({task.id for task in after}) == len(after):
         leases = {_token(each): each.lease for each in finishes}
         numbers = {token: number for number, token in enumerate(leases, 1)}
-        columns[PART] = [each.lease.partition for each in finishes]
-        columns.append([numbers[_token(each)] for each in finishes])
+        columns[PART] = written([each.lease.partition for each in finishes])
+        columns.append(written([numbers[_token(each)] for each in finishes]))
         for (number,) in await sessions.fetch("finish", *leases_of(leases.values()), given, *columns, *_runs(finishes)):
             answers[number - 1] = True
     left = [number for number, done in enumerate(answers) if not done]
@@ -108,13 +108,13 @@ def _token(finish: Finish) -> tuple[int, int, str]:
     return finish.lease.partition, finish.lease.epoch, finish.lease.nonce
 
 
-def _runs(finishes: Iterable[Finish]) -> tuple[list[int], list[int], list[str]]:
+def _runs(finishes: Iterable[Finish]) -> tuple[list[int], list[int], str]:
     """Return the runs to remember as the columns attempt, finished_at, body."""
     runs = [each.run for each in finishes]
     return (
-        [0 if run is None else run.attempt for run in runs],
-        [0 if run is None else run.finished_at for run in runs],
-        ["" if run is None else encode_run(run) for run in runs],
+        brief([0 if run is None else run.attempt for run in runs]),
+        brief([0 if run is None else run.finished_at for run in runs]),
+        lines(map(encode_run, runs)),
     )
 
 

@@ -112,6 +112,25 @@ class Claiming(Opening):
         assert (again.attempt, again.failures) == (2, 1)
 
     @scenario
+    async def test_any_text_goes_through_all_hands_as_it_is(self, store: LegalStore, _clock: VirtualClock) -> None:
+        words = ["two\nlines\r\n", "\n", 'a "quote"', "back\\slash\\n", "{a,b}", "NULL", " ", "\x01\x1f\u2028", "🎡"]
+        added = [task(each, handler=each, args={each: each}) for each in words]
+        leases, claimed = await start(store, *added)
+        assert [(each.id, each.handler, each.args) for each in claimed] == [
+            (each, each, {each: each}) for each in words
+        ]
+        done = [replace(each, status=Status.COMPLETED, result=each.id, finished_at=2, version=1) for each in claimed]
+        runs = [
+            Run(task_id=each, attempt=1, occurrence_at=0, started_at=1, finished_at=2, status=Status.FAILED, error=each)
+            for each in words
+        ]
+        runs_of = [None, *runs[1:]]  # not every run is remembered
+        finishes = [Finish(lease=leases[0], task=each, run=run) for each, run in zip(done, runs_of, strict=True)]
+        assert await store.finish(finishes) == [True] * len(words)
+        assert await store.get(words) == [replace(each, version=2) for each in done]
+        assert [await store.history(each) for each in words] == [[], *([run] for run in runs[1:])]
+
+    @scenario
     async def test_what_an_owner_cannot_change_stays(self, store: LegalStore, _clock: VirtualClock) -> None:
         leases, [running] = await start(store, task("a", priority=2))
         moved = replace(running, status=Status.PENDING, partition=3, priority=9, handler="x", created_at=9, version=99)
