@@ -1,8 +1,8 @@
 """What makes a key go away when nobody holds on to it any more: etcd's leases, or a clock of one's own, for tests.
 
 etcd counts down each lease by itself, on its leader, and a new leader begins anew: it may end late, never early. It
-has no clock to ask, so that an end is told by the clock of this machine, and for being looked at only. Its leases last
-whole seconds, two at least with its usual settings.
+tells how long it lasts; when it ends is reckoned from that, for being looked at only. Its leases last whole seconds,
+two at least with its usual settings.
 
 With a clock of one's own the end of each lease is written down, and whoever comes first clears away what is over.
 """
