@@ -188,6 +188,7 @@ class Campaign:
         await asyncio.to_thread(stop)
         await self._beyond_a_lease()
         await asyncio.to_thread(self._place.start)
+        await self._nodes.until_begun(*self.alive)  # leases may outlast a server: they do not tell that all is well
 
 
 FAULTS: Final[dict[str, Callable[[Campaign], Awaitable[None]]]] = {

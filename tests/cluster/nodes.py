@@ -159,8 +159,9 @@ class Nodes:
             await adding
 
     def told(self) -> list[Line]:
-        """Return all that nodes wrote."""
-        split = [line.split() for line in self.oracle.read_text().splitlines()]
+        """Return all that nodes wrote, but for a line that is just being written."""
+        whole = self.oracle.read_text().rpartition("\n")[0]
+        split = [line.split() for line in whole.splitlines()]
         return [Line(name, what, task_id, int(attempt), int(ns)) for name, what, task_id, attempt, ns in split]
 
     def lines(self) -> list[Line]:
