@@ -10,6 +10,7 @@ import pytest
 import trustme
 from aetcd import rpc
 
+from tests.cluster.proxy import Proxy
 from tests.etcd import Prefix
 from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable
 from tickwheel.stores import open_store
@@ -124,13 +125,26 @@ def test_a_cluster_that_goes_away_is_told_and_used_again_when_it_is_back(prefix:
         for number in etcd.members:
             await asyncio.to_thread(etcd.stop, number)
         calls: list[Any] = [store.get(["a"]), store.add([task("b")]), store.cancel(["a"], "no"), store.counts()]
-        for call in calls:
-            with pytest.raises(StoreUnavailable):
-                await call
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [StoreUnavailable] * len(calls)
         await asyncio.to_thread(etcd.start)
         assert await store.get(["a", "b"]) == [task("a"), None]
         await store.add([task("b")])
         await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_cluster_that_is_back_is_reached_at_once(prefix: Prefix, etcd: EtcdCluster) -> None:
+    async def main() -> None:
+        async with Proxy.to(*(("127.0.0.1", port) for port, _ in etcd.ports)) as proxy:
+            store = await open_store(f"etcd://127.0.0.1:{proxy.port}/{prefix.name}")
+            proxy.cut()
+            with pytest.raises(StoreUnavailable):
+                await store.get(["a"])
+            proxy.mend()
+            assert await store.get(["a"]) == [None], "whatever the pauses between two attempts to connect"
+            await store.close()
 
     asyncio.run(main())
 

@@ -28,6 +28,7 @@ RECONNECT_S: Final = 1.5  # to any that was there before: the driver itself paus
 LOOK_S: Final = 0.05
 ANSWER_S: Final = 3.0  # a commit takes milliseconds, and an election a second or two; what died with a leader, 7 s
 PAUSE_S: Final = 0.25  # while there is no leader: most elections take a second or two
+TRIES_MIN: Final = 6  # with one member, or a proxy for all of them, as with three
 ABREAST: Final = 4  # transactions at a time: more than that only wait in etcd, where their order is kept
 READY: Final = grpc.ChannelConnectivity.READY
 SETTLED: Final = (READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
@@ -176,7 +177,7 @@ class Members:
     async def _call(self, talk: Callable[[int, Any], Coroutine[Any, Any, T]], *, again: bool) -> T:
         self.check()
         with told(self.address):
-            left = 2 * len(self.address.endpoints)
+            left = max(2 * len(self.address.endpoints), TRIES_MIN)
             while True:
                 member, metadata = await self._connected()
                 left -= 1
@@ -220,7 +221,11 @@ class Members:
                 member = self._now
                 if await self._is_ready(self._channel(member)):
                     self._met = True
-                    return member, await self._greeting(member)
+                    try:
+                        return member, await self._greeting(member)
+                    except AioRpcError as error:
+                        if not is_away(error):
+                            raise
                 self.check()
                 self._leave(member)
             if loop.time() >= end:
