@@ -55,9 +55,7 @@ class EtcdTenure:
     def __init__(self, members: Members, now_ms: Callable[[], int]) -> None:
         self._members = members
         self._now_ms = now_ms
-        self._seen: dict[
-            int, tuple[int, int]
-        ] = {}  # the end of each lease that was asked for, and until when it counts
+        self._seen: dict[int, tuple[int, int]] = {}  # when each lease ends, and until when not to ask again
 
     async def clear(self) -> None:
         """Leave it to etcd."""
@@ -81,14 +79,17 @@ class EtcdTenure:
         return {lease: now + ttl_s * 1000 for lease, ttl_s in kept.items()}
 
     async def ends(self, leases: Collection[int]) -> dict[int, int]:
-        """Ask how long each lasts, but for those of which half is left by the last answer: they do not end before."""
+        """Ask how long each lasts, but for those of which half is left by the last answer.
+
+        That is told in whole seconds, rounded down: a lease that lasts for 0 s is one that is held.
+        """
         now = self._now_ms()
         seen = {each: self._seen[each] for each in leases if now < self._seen.get(each, (0, 0))[1]}
         asked = [rpc.LeaseTimeToLiveRequest(ID=each) for each in leases if each not in seen]
         for answer in await abreast(lambda each: self._members.ask_lease("LeaseTimeToLive", each), asked):
-            if answer.TTL > 0:
-                end = now + answer.TTL * 1000
-                seen[answer.ID] = end, end - answer.grantedTTL * 500
+            if answer.TTL >= 0:
+                left_ms = answer.TTL * 1000 + 500
+                seen[answer.ID] = now + left_ms, now + left_ms // 2
         self._seen = seen
         return {lease: end for lease, (end, _) in seen.items()}
 
