@@ -40,7 +40,7 @@ rooms: $(STAMP)  ## hold the table of what may import what
 fuzz: $(STAMP)  ## look for new counterexamples, for as long as it takes
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/wheels/test_model.py
 
-chaos: $(STAMP) postgres redis faketime  ## let things go wrong by chance for some minutes: make chaos CHAOS='--seconds 600 --seed 7'
+chaos: $(STAMP) etcd postgres redis faketime  ## let things go wrong by chance for some minutes: make chaos CHAOS='--seconds 600 --seed 7'
 	$(BIN)/python -m tests.cluster.chaos $(CHAOS)
 
 versions: $(VERSIONS:%=version-%)  ## install the built package on other interpreters and test the wheels there

@@ -96,7 +96,8 @@ class Campaign:
         name = next(self._names)
         url = None
         if self._place.address is not None:
-            self._proxies[name] = proxy = await self._ways.enter_async_context(Proxy.to(*self._place.address))
+            way = Proxy.to(self._place.address, *self._place.others)
+            self._proxies[name] = proxy = await self._ways.enter_async_context(way)
             url = self._place.via(proxy.port)
         await self._nodes.start(name, url=url, halt=halt, clock_off_s=clock_off_s)
         self.alive.append(name)
@@ -187,6 +188,7 @@ class Campaign:
         await asyncio.to_thread(stop)
         await self._beyond_a_lease()
         await asyncio.to_thread(self._place.start)
+        await self._nodes.until_begun(*self.alive)  # leases may outlast a server: they do not tell that all is well
 
 
 FAULTS: Final[dict[str, Callable[[Campaign], Awaitable[None]]]] = {

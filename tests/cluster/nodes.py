@@ -44,6 +44,8 @@ class Nodes:
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.ids: dict[str, str] = {}  # the node id of each
         self.acknowledged: list[str] = []
+        self._told: list[Line] = []
+        self._told_bytes = 0
 
     async def start(self, name: str, *, url: str | None = None, halt: Halt | None = None, clock_off_s: int = 0) -> None:
         """Start a process, and wait until it has started; from then on it may come to the step that it stops at."""
@@ -159,9 +161,15 @@ class Nodes:
             await adding
 
     def told(self) -> list[Line]:
-        """Return all that nodes wrote."""
-        split = [line.split() for line in self.oracle.read_text().splitlines()]
-        return [Line(name, what, task_id, int(attempt), int(ns)) for name, what, task_id, attempt, ns in split]
+        """Return all that nodes wrote, but for a line that is just being written."""
+        with self.oracle.open("rb") as file:
+            file.seek(self._told_bytes)
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._told_bytes += len(whole)
+        split = (line.split() for line in whole.decode().splitlines())
+        self._told += (Line(name, what, task_id, int(attempt), int(ns)) for name, what, task_id, attempt, ns in split)
+        return self._told
 
     def lines(self) -> list[Line]:
         """Return what they wrote of runs."""
@@ -169,11 +177,11 @@ class Nodes:
 
     def begun(self, since: int = 0) -> Counter[str]:
         """Count the runs of each process."""
-        return Counter(line.name for line in self.lines()[since:] if line.what == "begin")
+        return Counter(line.name for line in self.told()[since:] if line.what == "begin")
 
     async def until_begun(self, *names: str, each: int = 20) -> None:
         """Wait until each of some processes has begun so many runs from now on."""
-        since = len(self.lines())
+        since = len(self.told())
 
         async def have() -> bool:
             begun = self.begun(since)

@@ -4,7 +4,7 @@ A new one needs one entry in PLACES: what makes it, and a `Place`. One without a
 """
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import apsw
 
+from tickwheel.testing.etcd import EtcdCluster
 from tickwheel.testing.postgres import PostgresServer
 from tickwheel.testing.redis import RedisServer
 
@@ -28,12 +29,16 @@ class Place(NamedTuple):
     start: Act | None = None  # after it was stopped
     stops: Mapping[str, Act] = {}  # in each way that it can be stopped
     writable: Callable[[], bool] = lambda: True  # False if a suspended node keeps everybody from writing
+    others: Sequence[tuple[str, int]] = ()  # that are in the URL as well: a proxy leads to one that is there
 
     def via(self, port: int) -> str:
         """Return its URL through a proxy."""
         assert self.address is not None
         host, own = self.address
-        return self.url.replace(f"{host}:{own}", f"127.0.0.1:{port}", 1)
+        url = self.url.replace(f"{host}:{own}", f"127.0.0.1:{port}", 1)
+        for host, own in self.others:
+            url = url.replace(f",{host}:{own}", "", 1)
+        return url
 
 
 @contextmanager
@@ -66,8 +71,26 @@ def redis(_folder: Path) -> Iterator[Place]:
         yield Place(server.url, ("127.0.0.1", server.port), server.start, stops)
 
 
+@contextmanager
+def etcd(_folder: Path) -> Iterator[Place]:
+    with EtcdCluster.fresh() as cluster:
+
+        def end(how: signal.Signals) -> None:
+            for number in cluster.members:
+                cluster.stop(number, how)
+
+        stops: dict[str, Act] = {
+            "leader": lambda: cluster.stop(cluster.leader(), signal.SIGKILL),
+            "stop": partial(end, signal.SIGTERM),
+            "crash": partial(end, signal.SIGKILL),
+        }
+        first, *others = [("127.0.0.1", port) for port, _ in cluster.ports]
+        yield Place(cluster.url("shop"), first, cluster.start, stops, others=others)
+
+
 PLACES: Final[Mapping[str, Callable[[Path], AbstractContextManager[Place]]]] = {
     "sqlite": sqlite,
     "postgresql": postgresql,
     "redis": redis,
+    "etcd": etcd,
 }

@@ -4,10 +4,12 @@ node ---> proxy ---> server
           cut        connections are broken off, and new ones refused
           silent     nothing gets through, and nobody is told; what was sent arrives when it is mended
           slow       everything takes longer
+
+Of several servers it leads to the first that is there.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -19,8 +21,8 @@ CHUNK_BYTES: Final = 65_536
 class Proxy:
     """One way to a server; `port` is where it begins."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._goal = host, port
+    def __init__(self, goals: Sequence[tuple[str, int]]) -> None:
+        self._goals = goals
         self._through = asyncio.Event()
         self._through.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -31,9 +33,9 @@ class Proxy:
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, host: str, port: int) -> AsyncIterator["Proxy"]:
+    async def to(cls, *goals: tuple[str, int]) -> AsyncIterator["Proxy"]:
         """Open a way to a server."""
-        proxy = cls(host, port)
+        proxy = cls(goals)
         listening = await asyncio.start_server(proxy._meet, "127.0.0.1", 0)
         proxy.port = listening.sockets[0].getsockname()[1]
         try:
@@ -65,11 +67,11 @@ class Proxy:
         if self._cut:
             writer.transport.abort()
             return
-        try:
-            far_reader, far_writer = await asyncio.open_connection(*self._goal)
-        except OSError:
+        far = await self._reach()
+        if far is None:
             writer.transport.abort()
             return
+        far_reader, far_writer = far
         both = {writer, far_writer}
         self._writers |= both
         ways = [self._carry(reader, far_writer), self._carry(far_reader, writer)]
@@ -78,6 +80,12 @@ class Proxy:
         await asyncio.wait(tasks)
         self._carrying -= tasks
         self._writers -= both
+
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        for goal in self._goals:
+            with suppress(OSError):
+                return await asyncio.open_connection(*goal)
+        return None
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):

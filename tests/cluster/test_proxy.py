@@ -22,7 +22,7 @@ def through_a_proxy(story: Callable[[Proxy], Awaitable[None]]) -> None:
         async with (
             asyncio.timeout(20),
             await asyncio.start_server(echo, "127.0.0.1", 0) as server,
-            Proxy.to(*server.sockets[0].getsockname()) as proxy,
+            Proxy.to(server.sockets[0].getsockname()) as proxy,
         ):
             await story(proxy)
 

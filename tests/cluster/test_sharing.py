@@ -57,6 +57,17 @@ def test_nodes_that_join_and_leave_share_fairly(cluster: Cluster) -> None:
     cluster.live(story)
 
 
+def test_a_node_that_takes_long_for_its_rounds_gives_others_their_share(cluster: Cluster) -> None:
+    async def story() -> None:
+        slow: Any = SlowStore(cluster.store, 0, after=False)
+        slow.slow_at, slow.takes_s = "leases", TTL_S * 0.4  # a round is due every third of a lease
+        await cluster.join("a", slow)
+        await cluster.join("b")
+        await cluster.until({"a": 32, "b": 32}, TTL_S * 2)
+
+    cluster.live(story)
+
+
 def test_what_a_dead_node_had_is_taken_over_when_its_lease_ends(cluster: Cluster) -> None:
     async def story() -> None:
         a = await cluster.join("a")

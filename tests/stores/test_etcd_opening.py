@@ -1,6 +1,7 @@
 """What can be opened as an etcd store, what is refused, and in which words."""
 
 import asyncio
+import logging
 import signal
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import trustme
 from aetcd import rpc
 
+from tests.cluster.proxy import Proxy
 from tests.etcd import Prefix, add_until_heard
 from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable
 from tickwheel.stores import open_store
@@ -123,13 +125,26 @@ def test_a_cluster_that_goes_away_is_told_and_used_again_when_it_is_back(prefix:
         for number in etcd.members:
             await asyncio.to_thread(etcd.stop, number)
         calls: list[Any] = [store.get(["a"]), store.add([task("b")]), store.cancel(["a"], "no"), store.counts()]
-        for call in calls:
-            with pytest.raises(StoreUnavailable):
-                await call
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(answer) for answer in answers] == [StoreUnavailable] * len(calls)
         await asyncio.to_thread(etcd.start)
         assert await store.get(["a", "b"]) == [task("a"), None]
         await store.add([task("b")])
         await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_cluster_that_is_back_is_reached_at_once(prefix: Prefix, etcd: EtcdCluster) -> None:
+    async def main() -> None:
+        async with Proxy.to(*(("127.0.0.1", port) for port, _ in etcd.ports)) as proxy:
+            store = await open_store(f"etcd://127.0.0.1:{proxy.port}/{prefix.name}")
+            proxy.cut()
+            with pytest.raises(StoreUnavailable):
+                await store.get(["a"])
+            proxy.mend()
+            assert await store.get(["a"]) == [None], "whatever the pauses between two attempts to connect"
+            await store.close()
 
     asyncio.run(main())
 
@@ -217,7 +232,7 @@ def test_users_and_passwords_are_told_to_etcd(prefix: Prefix) -> None:
     asyncio.run(main())
 
 
-def test_certificates_are_shown_to_etcd(tmp_path: Path) -> None:
+def test_certificates_are_shown_to_etcd(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     for name, issued in [("server", authority.issue_cert("127.0.0.1")), ("client", authority.issue_cert("ann"))]:
@@ -226,6 +241,8 @@ def test_certificates_are_shown_to_etcd(tmp_path: Path) -> None:
     with EtcdCluster.fresh(1, tls=tmp_path) as cluster:
         url = cluster.url("shop")
         shown = f"{url}?ca={tmp_path}/ca.pem&cert={tmp_path}/client.pem&key={tmp_path}/client.key"
-        assert asyncio.run(open_and_close(shown)) == 64
+        with caplog.at_level(logging.WARNING):
+            assert asyncio.run(open_and_close(shown)) == 64
+        assert caplog.messages == [], "it tells the time as well"
         for wrong in (url, url.replace("etcd:", "etcds:"), f"{url}?ca={tmp_path}/ca.pem"):
             assert "cannot be reached" in refused(wrong)

@@ -38,6 +38,20 @@ async def finish(store: EtcdStore, leases: list[Lease], claimed: list[Task]) -> 
     return await store.finish([Finish(lease=of[each.partition], task=each) for each in done])
 
 
+def test_claims_that_were_finished_without_an_answer_are_forgotten(prefix: Prefix) -> None:
+    async def story(store: EtcdStore) -> None:
+        leases = await store.acquire(range(PARTITIONS), "here", 60_000)
+        await store.add([task("a"), task("b")])
+        claimed = await store.claim(leases, ["a", "b"], 1000)
+        again = await EtcdStore.open(prefix.url())
+        assert await finish(again, leases, claimed) == [True, True]
+        await again.close()
+        assert await finish(store, leases, claimed) == [False, False]
+        assert len(store._claims._groups.take(10)) == 1, "it is left to be deleted"
+
+    play(prefix, story)
+
+
 def test_claims_that_are_over_are_forgotten(prefix: Prefix) -> None:
     async def story(store: EtcdStore) -> None:
         leases = await store.acquire(range(PARTITIONS), "here", 60_000)

@@ -187,6 +187,8 @@ class Engine:
     # -- hold: our partitions
 
     async def _hold(self) -> None:
+        if self._holdings.leaving:
+            await self._hand_over()  # also where a round takes so long that the next one is due
         while not await self._holdings.rest(DRAIN_S if self._holdings.leaving else None):
             await self._hand_over()
         if self._doubtful:

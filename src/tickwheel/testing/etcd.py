@@ -26,6 +26,7 @@ MEMBERS: Final = 3
 QUIET_PORTS: Final = range(15_000, 32_000)
 PATIENCE_S: Final = 60.0  # for what takes a second
 ANSWER_S: Final = 2.0
+REACH_S: Final = 0.5  # what is lost on the way to the leader is asked again
 
 
 class EtcdCluster:
@@ -66,8 +67,8 @@ class EtcdCluster:
                     cluster.stop(number, signal.SIGKILL)
 
     def start(self, *numbers: int) -> None:
-        """Start members, all of them unless told, and wait until each has a leader to answer for."""
-        started = numbers or tuple(self.members)
+        """Start members, all that do not run unless told, and wait until each answers for the leader."""
+        started = numbers or tuple(number for number in self.members if number not in self._processes)
         for number in started:
             with self._log(number).open("ab") as log:
                 self._processes[number] = subprocess.Popen(  # noqa: S603 - our own program and arguments
@@ -75,7 +76,7 @@ class EtcdCluster:
                 )
         end = time.monotonic() + PATIENCE_S
         for number in started:
-            while not self._seen_by(number)[0]:
+            while not self._serves(number):
                 if self._processes[number].poll() is not None or time.monotonic() > end:
                     raise RuntimeError(f"etcd does not start: {self._log(number).read_text()[-2000:]}")
                 time.sleep(0.02)
@@ -135,18 +136,34 @@ class EtcdCluster:
         import grpc  # noqa: PLC0415 - where no cluster is started, the driver need not be installed
         from aetcd import rpc  # noqa: PLC0415
 
-        endpoint = f"127.0.0.1:{self.ports[number][0]}"
-        if self.tls is None:
-            connected = grpc.insecure_channel(endpoint)
-        else:
-            shown = [(self.tls / name).read_bytes() for name in ("ca.pem", "client.key", "client.pem")]
-            connected = grpc.secure_channel(endpoint, grpc.ssl_channel_credentials(*shown))
-        with connected as channel:
+        with self._channel(number) as channel:
             try:
                 status = rpc.MaintenanceStub(channel).Status(rpc.StatusRequest(), timeout=ANSWER_S)
             except grpc.RpcError:
                 return 0, 0
         return status.leader, status.header.member_id
+
+    def _serves(self, number: int) -> bool:
+        """Tell whether what is asked of a member gets to the leader and back: it may know it, and not reach it yet."""
+        import grpc  # noqa: PLC0415 - as above
+        from aetcd import rpc  # noqa: PLC0415
+
+        with self._channel(number) as channel:
+            try:
+                rpc.KVStub(channel).Range(rpc.RangeRequest(key=b"\0", keys_only=True), timeout=REACH_S)
+            except grpc.RpcError as error:
+                # One that says who may ask has looked it up.
+                return error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+        return True
+
+    def _channel(self, number: int) -> Any:
+        import grpc  # noqa: PLC0415 - as above
+
+        endpoint = f"127.0.0.1:{self.ports[number][0]}"
+        if self.tls is None:
+            return grpc.insecure_channel(endpoint)
+        shown = [(self.tls / name).read_bytes() for name in ("ca.pem", "client.key", "client.pem")]
+        return grpc.secure_channel(endpoint, grpc.ssl_channel_credentials(*shown))
 
 
 def quiet_ports(many: int) -> list[int]:

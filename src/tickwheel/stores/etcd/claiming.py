@@ -96,6 +96,8 @@ class Claims:
                     each, kept = finishes[chosen], there[task_id]
                     wanted.append(self._fenced(each.lease, kept, steps.finish(kept.task, each.task, now), each))
                     numbers[task_id] = chosen
+                elif task_id not in there or there[task_id].task.status is not Status.RUNNING:
+                    self._groups.end(task_id)  # by an earlier call, whose answer was lost
             done, again = await self._write(wanted)
             for kept in done:
                 answers[numbers[kept.task.id]] = True

@@ -24,8 +24,11 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 CONNECT_S: Final = 3.0  # to one member
-ANSWER_S: Final = 5.0  # a commit takes milliseconds; etcd itself takes 7 s to see that it died with its leader
+RECONNECT_S: Final = 1.5  # to any that was there before: the driver itself pauses for a second in between
+LOOK_S: Final = 0.05
+ANSWER_S: Final = 3.0  # a commit takes milliseconds, and an election a second or two; what died with a leader, 7 s
 PAUSE_S: Final = 0.25  # while there is no leader: most elections take a second or two
+TRIES_MIN: Final = 6  # with one member, or a proxy for all of them, as with three
 ABREAST: Final = 4  # transactions at a time: more than that only wait in etcd, where their order is kept
 READY: Final = grpc.ChannelConnectivity.READY
 SETTLED: Final = (READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE, grpc.ChannelConnectivity.SHUTDOWN)
@@ -43,21 +46,28 @@ OPTIONS: Final = [
 
 
 async def abreast(work: Callable[[A], Awaitable[T]], items: Iterable[A]) -> list[T]:
-    """Do some work for each of many, a few at a time; all are waited for, and the first error is everybody's."""
-    room = asyncio.Semaphore(ABREAST)
-
-    async def one(item: A) -> T:
-        async with room:
-            return await work(item)
-
+    """Do some work for each of many, a few at a time; after an error no more is begun, and what was is waited for."""
     items = list(items)
     if len(items) == 1:
         return [await work(items[0])]
-    answers = await asyncio.gather(*map(one, items), return_exceptions=True)
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-    return answers  # type: ignore[return-value] # none of them is an error
+    answers: dict[int, T] = {}
+    failed: list[BaseException] = []
+    waiting = iter(enumerate(items))
+
+    async def go_on() -> None:
+        for number, item in waiting:
+            if failed:
+                return
+            try:
+                answers[number] = await work(item)
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+    await asyncio.gather(*(go_on() for _ in range(min(ABREAST, len(items)))), return_exceptions=True)
+    if failed:
+        raise failed[0]
+    return [answers[number] for number in range(len(items))]
 
 
 class Members:
@@ -70,6 +80,7 @@ class Members:
         self._tokens: dict[int, str] = {}
         self._talks: set[asyncio.Task[Any]] = set()  # that are not over
         self._now = 0  # which one is asked
+        self._met = False  # whether one was there before
         self._closed = False
 
     async def close(self) -> None:
@@ -166,7 +177,7 @@ class Members:
     async def _call(self, talk: Callable[[int, Any], Coroutine[Any, Any, T]], *, again: bool) -> T:
         self.check()
         with told(self.address):
-            left = 2 * len(self.address.endpoints)
+            left = max(2 * len(self.address.endpoints), TRIES_MIN)
             while True:
                 member, metadata = await self._connected()
                 left -= 1
@@ -203,15 +214,25 @@ class Members:
 
     async def _connected(self) -> tuple[int, tuple[tuple[str, str], ...]]:
         """Return a member that is there, and how to greet it."""
-        for _ in self.address.endpoints:
-            member = self._now
-            if await self._is_ready(self._channel(member)):
-                return member, await self._greeting(member)
-            self.check()
-            self._leave(member)
-        raise StoreUnavailable(
-            f"{self.address.shown}: it cannot be reached; see whether its members run, and their hosts and ports"
-        )
+        loop = asyncio.get_running_loop()
+        end = loop.time() + RECONNECT_S * self._met
+        while True:
+            for _ in self.address.endpoints:
+                member = self._now
+                if await self._is_ready(self._channel(member)):
+                    self._met = True
+                    try:
+                        return member, await self._greeting(member)
+                    except AioRpcError as error:
+                        if not is_away(error):
+                            raise
+                self.check()
+                self._leave(member)
+            if loop.time() >= end:
+                raise StoreUnavailable(
+                    f"{self.address.shown}: it cannot be reached; see whether its members run, and their addresses"
+                )
+            await asyncio.sleep(LOOK_S)
 
     def _channel(self, member: int) -> Any:
         channel = self._channels.get(member)

@@ -5,7 +5,7 @@
     owners      claims and finishes in several transactions side by side, each fenced by the keys of the owners
     hints       a watch
 
-etcd has no clock to ask. Leases are counted down by etcd; when a task is due, each node sees on its own clock.
+Leases are counted down by etcd. When a task is due is told by the clocks of its members: see clock.py.
 
     store = await EtcdStore.open("etcd://a.example:2379,b.example:2379,c.example:2379/shop")
 """
@@ -13,7 +13,6 @@ etcd has no clock to ask. Leases are counted down by etcd; when a task is due, e
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from tickwheel.clock import SystemClock
 from tickwheel.stores import bounds, listing
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
 from tickwheel.stores.each import StepByStep
@@ -21,6 +20,7 @@ from tickwheel.stores.etcd import changing, lists, opening, owning, reading
 from tickwheel.stores.etcd.adding import GROUP_TASKS_MAX, Additions
 from tickwheel.stores.etcd.address import Address
 from tickwheel.stores.etcd.claiming import Claims
+from tickwheel.stores.etcd.clock import MembersClock
 from tickwheel.stores.etcd.hearing import Wire
 from tickwheel.stores.etcd.keys import Keys
 from tickwheel.stores.etcd.meeting import Nodes
@@ -33,19 +33,14 @@ from tickwheel.tasks.record import Run, Status, Task
 __all__ = ["EtcdStore"]
 
 
-def wall_ms() -> int:
-    """Read the time of day."""
-    return SystemClock.time_ns() // 1_000_000
-
-
 class EtcdStore(StepByStep):
     """A store below a prefix of an etcd cluster, for one event loop; open it with `open`."""
 
-    def __init__(self, ground: Ground, tenure: Tenure, now_ms: Callable[[], int]) -> None:
+    def __init__(self, ground: Ground, tenure: Tenure, clock: MembersClock | Callable[[], int]) -> None:
         self.partitions = ground.partitions
         self._ground = ground
         self._tenure = tenure
-        self._now_ms = now_ms
+        self._clock = clock
         self._wire = Wire(ground)
         additions = Additions(ground)
         # Nobody has to be told: who listens to the cluster hears of every write.
@@ -57,28 +52,35 @@ class EtcdStore(StepByStep):
     async def open(cls, url: str, *, now_ms: Callable[[], int] | None = None, partitions: int = 64) -> "EtcdStore":
         """Open a store, and begin it if there is none; how many partitions there are is decided then.
 
-        A clock is for tests: without one leases are etcd's, and the time is this machine's.
+        A clock is for tests: without one leases are etcd's, and the time is that of its members.
         """
         address = Address.of(url)
-        keys, members = Keys(address.prefix), Members(address)
+        keys, members, clock = Keys(address.prefix), Members(address), MembersClock(address)
         try:
-            stored = await opening.prepare(keys, members, partitions)
+            ground = Ground(keys, members, await opening.prepare(keys, members, partitions))
+            if now_ms is not None:
+                return cls(ground, ClockTenure(keys, members, now_ms), now_ms)
+            await clock.start()
         except BaseException:
             await members.close()
             raise
-        tenure = EtcdTenure(members, wall_ms) if now_ms is None else ClockTenure(keys, members, now_ms)
-        return cls(Ground(keys, members, stored), tenure, now_ms or wall_ms)
+        return cls(ground, EtcdTenure(members, clock.now_ms), clock)
 
     async def close(self) -> None:
         """Do what waits, and let go of the cluster."""
         await self._adder.close()
         await self._wire.close()
+        if isinstance(self._clock, MembersClock):
+            await self._clock.close()
         await self._ground.members.close()
 
     async def time(self) -> int:
-        """Read this machine's clock, or the one it was given."""
+        """Tell the time by the members, or by the clock it was given."""
         self._ground.members.check()
-        return self._now_ms()
+        if not isinstance(self._clock, MembersClock):
+            return self._clock()
+        await self._clock.settle()
+        return self._clock.now_ms()
 
     # -- anyone
 

@@ -1,8 +1,8 @@
 """What makes a key go away when nobody holds on to it any more: etcd's leases, or a clock of one's own, for tests.
 
 etcd counts down each lease by itself, on its leader, and a new leader begins anew: it may end late, never early. It
-has no clock to ask, so that an end is told by the clock of this machine, and for being looked at only. Its leases last
-whole seconds, two at least with its usual settings.
+tells how long it lasts; when it ends is reckoned from that, for being looked at only. Its leases last whole seconds,
+two at least with its usual settings.
 
 With a clock of one's own the end of each lease is written down, and whoever comes first clears away what is over.
 """
@@ -55,6 +55,7 @@ class EtcdTenure:
     def __init__(self, members: Members, now_ms: Callable[[], int]) -> None:
         self._members = members
         self._now_ms = now_ms
+        self._seen: dict[int, tuple[int, int]] = {}  # when each lease ends, and until when not to ask again
 
     async def clear(self) -> None:
         """Leave it to etcd."""
@@ -78,11 +79,19 @@ class EtcdTenure:
         return {lease: now + ttl_s * 1000 for lease, ttl_s in kept.items()}
 
     async def ends(self, leases: Collection[int]) -> dict[int, int]:
-        """Ask how long each lasts."""
+        """Ask how long each lasts, but for those of which half is left by the last answer.
+
+        That is told in whole seconds, rounded down: a lease that lasts for 0 s is one that is held.
+        """
         now = self._now_ms()
-        asked = [rpc.LeaseTimeToLiveRequest(ID=each) for each in leases]
-        answers = await abreast(lambda each: self._members.ask_lease("LeaseTimeToLive", each), asked)
-        return {answer.ID: now + answer.TTL * 1000 for answer in answers if answer.TTL > 0}
+        seen = {each: self._seen[each] for each in leases if now < self._seen.get(each, (0, 0))[1]}
+        asked = [rpc.LeaseTimeToLiveRequest(ID=each) for each in leases if each not in seen]
+        for answer in await abreast(lambda each: self._members.ask_lease("LeaseTimeToLive", each), asked):
+            if answer.TTL >= 0:
+                left_ms = answer.TTL * 1000 + 500
+                seen[answer.ID] = now + left_ms, now + left_ms // 2
+        self._seen = seen
+        return {lease: end for lease, (end, _) in seen.items()}
 
     async def revoke(self, leases: Collection[int]) -> None:
         """End leases."""
