@@ -316,4 +316,4 @@ class AsyncScheduler(Verbs):
         """
         moment = f"{now:012x}"
         drawn = f"{self._chance.getrandbits(80 * count):0{20 * count}x}"
-        return iter([moment + each for each in sorted(drawn[place : place + 20] for place in range(0, 20 * count, 20))])
+        return iter(sorted([moment + drawn[place : place + 20] for place in range(0, 20 * count, 20)]))

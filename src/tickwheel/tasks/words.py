@@ -12,6 +12,7 @@ from tickwheel.tasks.record import ENDED, Status, Task
 __all__ = ["explain", "span"]
 
 UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+STEPS: Final = tuple(pairwise(UNITS))
 EXACT_S: Final = 10  # below it, tenths of a second matter
 
 
@@ -38,7 +39,7 @@ def span(ms: int) -> str:
     if ms < EXACT_S * 1000:
         return f"{ms / 1000:.1f} s"
     seconds = round(ms / 1000)
-    for (unit, size_s), (smaller, part_s) in pairwise(UNITS):
+    for (unit, size_s), (smaller, part_s) in STEPS:
         if seconds >= size_s:
             count, rest_s = divmod(seconds, size_s)
             return f"{count} {unit} {rest_s // part_s} {smaller}" if rest_s >= part_s else f"{count} {unit}"

@@ -25,7 +25,7 @@ PURGE_ROWS: Final = 1000  # deleted in one call, so that others get their turn i
 
 # Many rows a statement: after each one another thread may have the interpreter, and keeps it for a while.
 ROW: Final = "(?, ?, ?, ?, ?, ?, 0, ?, ?, ?)"
-INSERTS: Final = {rows: SQL["insert"].replace(ROW, ", ".join([ROW] * rows)) for rows in (64, 8, 1)}
+INSERTS: Final = {rows: SQL["insert"].replace(ROW, ", ".join([ROW] * rows)) for rows in (64, 32, 16, 8, 4, 2, 1)}
 
 _status, _partition = attrgetter("status"), attrgetter("partition")
 _encode_run = msgspec.json.Encoder().encode
