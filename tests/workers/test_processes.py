@@ -80,8 +80,8 @@ def test_process_killed_while_idle_harms_nobody() -> None:
     async def main() -> None:
         workers = Workers(processes=1)
         pid = await workers.run(in_process(functions.pid), task())
+        (child,) = multiprocessing.active_children()  # before the kill: who is dead may be left out
         os.kill(pid, signal.SIGKILL)
-        (child,) = multiprocessing.active_children()
         child.join()
         assert await workers.run(in_process(functions.pid), task()) != pid
         await workers.close()
