@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,6 +78,7 @@ def server(command: list[str], folder: Path) -> Iterator[tuple[str, int, int]]:
                     break
             if found is None:
                 raise RuntimeError("the server ended before it was ready")
+            threading.Thread(target=child.stdout.read, daemon=True).start()  # a pipe that is full would hold it up
             parts = urlsplit(found.group())
             yield str(parts.hostname), int(parts.port or 0), child.pid
         finally:

@@ -1,6 +1,7 @@
 """The stream of events: told at once, resumed where it broke off, and bounded."""
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,3 +96,17 @@ def test_a_stream_ends_when_the_server_stops(tmp_path: Path) -> None:
     with Served(tmp_path) as served, listening(served) as events:
         assert served.stop() == 0
         assert list(events) == []
+
+
+def test_listeners_who_read_nothing_are_broken_off(tmp_path: Path) -> None:
+    with Served(tmp_path, "--rate", "0") as served:
+        deaf = [socket.create_connection(("127.0.0.1", served.client.base_url.port or 0)) for _ in range(5)]
+        for each in deaf:
+            each.sendall(b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        tasks = [{"handler": "echo", "delay": "1h", "id": f"{n:0>240}"} for n in range(1000)]
+        while "ASGI callable returned" not in (log := (tmp_path / "log").read_text()):
+            served.post("/v1/tasks:batch", {"tasks": tasks, "on_conflict": "replace"})
+        for each in deaf:
+            each.close()
+        assert served.stop() == 0
+        assert "Traceback" not in log + (tmp_path / "log").read_text()

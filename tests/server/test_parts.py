@@ -26,7 +26,7 @@ def event(number: int = 0, **fields: Any) -> Event:
 def test_a_listener_that_does_not_keep_up_is_let_go() -> None:
     async def main() -> None:
         stream = EventStream(first=0, kept=10, listeners_max=2)
-        slow, quick = stream.listen(None), stream.listen(None)
+        (behind, slow), (_, quick) = stream.listen(None), stream.listen(None)
         await anext(slow)
         await anext(quick)
         with pytest.raises(TooManyListeners):
@@ -35,6 +35,7 @@ def test_a_listener_that_does_not_keep_up_is_let_go() -> None:
             stream.hear(event(number))
             assert b"t%d" % number in await anext(quick)
         assert len(stream) == 1
+        assert behind.gone
         left = [frame async for frame in slow]
         assert len(left) == WAITING_MAX, "it hears what waited for it, and then the end"
         stream.close()

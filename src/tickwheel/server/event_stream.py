@@ -4,12 +4,12 @@
 
 An event has a number, greater than any before it, also across restarts. A listener that comes back says which it had
 last, and is told what it missed; if that is too long ago it is told `reset`, and should look at everything again. A
-listener that does not keep up is let go, and comes back.
+listener that does not keep up is let go, and comes back; one that does not even read that is broken off.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +22,7 @@ __all__ = ["EventStream", "TooManyListeners"]
 WAITING_MAX: Final = 1_024  # events that a listener may be behind
 SILENCE_S: Final = 15.0  # after which something is said, so that the connection is not taken for dead
 RETRY_MS: Final = 1_000  # after which a browser comes back
+PARTING_S: Final = 1.0  # for one who was let go to read what waits for it
 
 Frame = tuple[int, Event]
 
@@ -36,7 +37,12 @@ class Listener:
     def __init__(self) -> None:
         self.waiting: deque[Frame] = deque()
         self.woken = asyncio.Event()
-        self.gone = False  # it was let go
+        self._gone = asyncio.Event()
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was let go."""
+        return self._gone.is_set()
 
     def tell(self, frame: Frame) -> bool:
         """Give it an event; False if it has too many already."""
@@ -48,8 +54,13 @@ class Listener:
 
     def let_go(self) -> None:
         """End it after what waits for it."""
-        self.gone = True
+        self._gone.set()
         self.woken.set()
+
+    async def parted(self) -> None:
+        """Wait until it was let go, and has had time to read the rest."""
+        await self._gone.wait()
+        await asyncio.sleep(PARTING_S)
 
 
 class EventStream:
@@ -85,11 +96,12 @@ class EventStream:
         for listener in self._listeners:
             listener.let_go()
 
-    def listen(self, last_id: str | None) -> AsyncIterator[bytes]:
+    def listen(self, last_id: str | None) -> tuple[Listener, AsyncGenerator[bytes, None]]:
         """Listen from when it is first read, after an event that was had already; raise if too many do."""
         if self._full:
             raise TooManyListeners
-        return self._frames(last_id)
+        listener = Listener()
+        return listener, self._frames(listener, last_id)
 
     @property
     def _full(self) -> bool:
@@ -105,8 +117,7 @@ class EventStream:
             return [b"id: %d\nevent: reset\ndata: {}\n\n" % self._last]
         return [written(frame) for frame in self._ring if frame[0] > int(last_id)]
 
-    async def _frames(self, last_id: str | None) -> AsyncIterator[bytes]:
-        listener = Listener()
+    async def _frames(self, listener: Listener, last_id: str | None) -> AsyncGenerator[bytes, None]:
         missed = self._missed(last_id)
         if self._closed or self._full:
             return
