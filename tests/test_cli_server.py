@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.faketime import clock_off_by
+from tests.faketime import clock_off_by
 from tests.test_cli import MODULE, answer, tickwheel
 
 PATIENCE_S = 60

@@ -25,8 +25,8 @@ from tests.cluster.checker import EVERYBODY, Fault, Verdict
 from tests.cluster.halting import HALTS, Halt
 from tests.cluster.nodes import Nodes, now_ns, until
 from tests.cluster.places import Place
-from tests.cluster.proxy import Proxy
 from tests.cluster.stream import Stream
+from tests.proxy import Proxy
 
 __all__ = ["FAULTS", "NETWORK_FAULTS", "Campaign"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from tests.cluster.checker import Line
-from tests.cluster.faketime import clock_off_by
 from tests.cluster.halting import Halt
+from tests.faketime import clock_off_by
 from tickwheel.errors import StoreError
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.stores import Store, open_store

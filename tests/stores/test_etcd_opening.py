@@ -10,8 +10,8 @@ import pytest
 import trustme
 from aetcd import rpc
 
-from tests.cluster.proxy import Proxy
 from tests.etcd import Prefix, add_until_heard
+from tests.proxy import Proxy
 from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable
 from tickwheel.stores import open_store
 from tickwheel.stores.etcd import EtcdStore

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from tests.cluster.proxy import Proxy
+from tests.proxy import Proxy
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
