@@ -21,10 +21,10 @@ HOT = (
     "recipes/ttl_cache.py",
     "scheduler/draft.py",
     "stores/bounds.py",
-    "timers/alarms.py",
+    "timers/loop_timers.py",
     "timers/handle.py",
-    "timers/own_time.py",
-    "timers/register.py",
+    "timers/scaled_clock.py",
+    "timers/registry.py",
     "timers/timeouts.py",
 )
 

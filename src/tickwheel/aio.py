@@ -13,6 +13,6 @@
 
 from tickwheel.timers.event_loop import EventLoop, run
 from tickwheel.timers.timeouts import Timeout, timeout, timeout_at
-from tickwheel.timers.waiting import sleep, wait_for
+from tickwheel.timers.waits import sleep, wait_for
 
 __all__ = ["EventLoop", "Timeout", "run", "sleep", "timeout", "timeout_at", "wait_for"]

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from tickwheel import VirtualClock, aio
-from tickwheel.timers import alarms
+from tickwheel.timers import loop_timers
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.SelectorEventLoop, uvloop.new_event_loop, aio.EventLoop]
 
@@ -54,7 +54,7 @@ def test_what_is_done_in_time_leaves_nothing_behind(loop: Any) -> None:
             assert not limit.expired()
 
     run(loop, main())
-    assert len(alarms.alarm_clock(loop).wheel) == 0
+    assert len(loop_timers.loop_wheel(loop).wheel) == 0
 
 
 def test_a_limit_can_be_moved_lifted_and_set_again(loop: Any) -> None:
@@ -179,13 +179,13 @@ def test_a_sleep_that_is_cancelled_leaves_the_wheel(loop: Any) -> None:
     async def main() -> None:
         sleepers = [asyncio.create_task(aio.sleep(60)) for _ in range(10)]
         await asyncio.sleep(0)
-        assert len(alarms.alarm_clock(loop).wheel) >= 10
+        assert len(loop_timers.loop_wheel(loop).wheel) >= 10
         for sleeper in sleepers:
             sleeper.cancel()
         await asyncio.gather(*sleepers, return_exceptions=True)
 
     run(loop, main())
-    assert len(alarms.alarm_clock(loop).wheel) == 0
+    assert len(loop_timers.loop_wheel(loop).wheel) == 0
 
 
 def test_wait_for_gives_the_result_or_times_out(loop: Any) -> None:
@@ -212,7 +212,7 @@ def test_however_many_wait_another_loop_holds_one_call() -> None:
     async def main() -> None:
         tasks = [asyncio.create_task(limited()) for _ in range(1000)]
         await asyncio.sleep(0)
-        assert len(alarms.alarm_clock(loop).wheel) == 1000
+        assert len(loop_timers.loop_wheel(loop).wheel) == 1000
         ours = [call for call in loop._scheduled if "ring" in repr(call)]  # type: ignore[attr-defined]
         assert len(ours) == 1
         await asyncio.gather(*tasks)
@@ -313,7 +313,7 @@ def test_loops_that_come_and_go_leave_no_clocks() -> None:
         async with aio.timeout(60):
             await aio.sleep(0.001)
 
-    before = len(alarms._clocks)
+    before = len(loop_timers._clocks)
     for _ in range(20):
         for make in LOOPS:
             loop = make()
@@ -321,4 +321,4 @@ def test_loops_that_come_and_go_leave_no_clocks() -> None:
             loop.close()
     del loop
     gc.collect()
-    assert len(alarms._clocks) <= before + 1
+    assert len(loop_timers._clocks) <= before + 1

@@ -18,8 +18,8 @@ from mypy_extensions import mypyc_attr
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import DuplicateKey, MissingCallback
 from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.own_time import OwnTime
-from tickwheel.timers.timer_set import TimerSet
+from tickwheel.timers.scaled_clock import ScaledClock
+from tickwheel.timers.timers import AbstractTimers
 
 __all__ = ["IdleTimeouts"]
 
@@ -51,9 +51,9 @@ class Watch:
 class IdleTimeouts:
     """Watches over keys on any set of timers; safe where the timers are."""
 
-    def __init__(self, timers: TimerSet) -> None:
+    def __init__(self, timers: AbstractTimers) -> None:
         self._timers = timers
-        self._time: OwnTime = timers._time
+        self._time: ScaledClock = timers._time
         self._watches: dict[Hashable, Watch] = {}
         self._pulses: dict[Hashable, Pulse] = {}
 

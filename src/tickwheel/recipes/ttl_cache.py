@@ -28,7 +28,7 @@ from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidCache
 from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.timer_set import TimerSet
+from tickwheel.timers.timers import AbstractTimers
 from tickwheel.wheels.geometry import BINARY
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
 from tickwheel.wheels.timer import Timer
@@ -84,7 +84,7 @@ class TTLCache(MutableMapping[K, V]):
         ttl: Duration,
         *,
         on_evict: Callable[[K, V, Cause], object] | None = None,
-        timers: TimerSet | None = None,
+        timers: AbstractTimers | None = None,
         clock: Clock | None = None,
     ) -> None:
         if maxsize < 1:
@@ -242,7 +242,7 @@ class TTLCache(MutableMapping[K, V]):
         if self._on_evict is not None:
             self._note(key, item.value, "expired" if item.expires_ns <= self._now_ns() else cause)
 
-    def _plan_sweep(self, timers: TimerSet) -> None:
+    def _plan_sweep(self, timers: AbstractTimers) -> None:
         """Have the timers free what expires, when it does."""
         due = self._wheel.next_due()
         if due is None:

@@ -7,9 +7,9 @@
 | `ManualTimers` | the program, on a virtual clock | on the thread that lets time pass  | any thread      |
 """
 
+from tickwheel.timers.asyncio_driver import AsyncTimers
 from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.manual import ManualTimers
-from tickwheel.timers.on_loop import AsyncTimers
-from tickwheel.timers.threaded import Timers, default_timers
+from tickwheel.timers.manual_driver import ManualTimers
+from tickwheel.timers.thread_driver import Timers, default_timers
 
 __all__ = ["AsyncTimers", "ManualTimers", "TimerHandle", "Timers", "default_timers"]

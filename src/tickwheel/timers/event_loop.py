@@ -23,7 +23,7 @@ from contextvars import Context
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from tickwheel.clock import SystemClock, VirtualClock
-from tickwheel.timers.alarms import AlarmClock, Call
+from tickwheel.timers.loop_timers import Call, LoopWheel
 from tickwheel.wheels import BINARY, Geometry
 
 __all__ = ["EventLoop", "run"]
@@ -54,7 +54,7 @@ class EventLoop(asyncio.SelectorEventLoop):
             selector = JumpingSelector(clock, selector, self._next_ns)
             self._tick_ns, self._origin_ns = geometry.tick_ns, clock.monotonic_ns()
         super().__init__(selector)
-        self._alarms = AlarmClock(self, self.time, EventLoop._wake_at, geometry)
+        self._alarms = LoopWheel(self, self.time, EventLoop._wake_at, geometry)
 
     time = staticmethod(
         SystemClock.monotonic

@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 
 from mypy_extensions import i64
 
-from tickwheel.timers.alarms import Alarm, AlarmClock, alarm_clock
+from tickwheel.timers.loop_timers import LoopTimer, LoopWheel, loop_wheel
 from tickwheel.wheels.timer import FIRED
 
 __all__ = ["Timeout", "timeout", "timeout_at"]
@@ -49,7 +49,7 @@ NOTHING: Final[Any] = iter(())  # an empty iterator is as good as a generator th
 DONE: Final[Any] = Done()
 
 
-class Timeout(Alarm):
+class Timeout(LoopTimer):
     """An asynchronous context manager that limits how long its body may take.
 
     Unlike other alarms it is visible to the garbage collector: the task it holds has it on its stack.
@@ -57,9 +57,9 @@ class Timeout(Alarm):
 
     __slots__ = ("_cancelling", "_limited", "_overdue", "_soon", "_state", "_task")
 
-    def __init__(self, when: float | None, clock: AlarmClock | None = None, delay: float = 0.0) -> None:
+    def __init__(self, when: float | None, clock: LoopWheel | None = None, delay: float = 0.0) -> None:
         if clock is None:
-            clock = alarm_clock(_running_loop())
+            clock = loop_wheel(_running_loop())
             delay = 0.0 if when is None else when - clock.time()
         super().__init__(clock, 0.0 if when is None else when, None)
         self._limited = when is not None
@@ -176,7 +176,7 @@ def timeout(delay: float | None) -> Timeout:
     """Limit what is done inside to a number of seconds; None for no limit."""
     if delay is None:
         return Timeout(None)
-    clock = alarm_clock(_running_loop())
+    clock = loop_wheel(_running_loop())
     return Timeout(clock.time() + delay, clock, delay)
 
 

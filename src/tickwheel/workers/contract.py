@@ -16,7 +16,7 @@ from contextvars import Context, copy_context
 from typing import Any, NamedTuple, Protocol
 
 from tickwheel.tasks import Flag, Handler, PoolName, Task
-from tickwheel.timers.alarms import Call
+from tickwheel.timers.loop_timers import Call
 
 __all__ = ["Job", "Outcome", "Pool", "Tell"]
 

@@ -31,7 +31,7 @@ from tickwheel.errors import (
     WorkersFull,
 )
 from tickwheel.tasks import Flag, Handler, PoolName, Task
-from tickwheel.timers.alarms import alarm_clock
+from tickwheel.timers.loop_timers import loop_wheel
 from tickwheel.workers.arguments import fit
 from tickwheel.workers.contract import Job, Outcome, Pool, Tell
 from tickwheel.workers.line import Line
@@ -161,7 +161,7 @@ class Workers:
             else:
                 self._begun[job] = job.over
                 job.over.add_done_callback(partial(self._end, job))
-                job.alarm = alarm_clock(asyncio.get_running_loop()).call_later(
+                job.alarm = loop_wheel(asyncio.get_running_loop()).call_later(
                     job.task.timeout_ms / 1000, self._run_out, (job,), None
                 )
 
@@ -185,7 +185,7 @@ class Workers:
         self._stop(job, RunTimedOut(job.task.id, job.task.timeout_ms / 1000))
         patience_s = self._pools[job.pool].patience_s
         if patience_s:
-            job.alarm = alarm_clock(asyncio.get_running_loop()).call_later(patience_s, self._give_up, (job,), None)
+            job.alarm = loop_wheel(asyncio.get_running_loop()).call_later(patience_s, self._give_up, (job,), None)
         else:
             self._give_up(job)
 

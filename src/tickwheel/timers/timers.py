@@ -1,6 +1,6 @@
 """A set of timers on one wheel, without anyone to turn it: the verbs.
 
-What is pending is in its register (`register.py`). Who turns the wheel is in the other modules of this room: a thread
+What is pending is in its register (`registry.py`). Who turns the wheel is in the other modules of this room: a thread
 (`Timers`), an event loop (`AsyncTimers`), or the program itself (`ManualTimers`). They collect what is due under the
 lock, in batches of bounded size, and run it outside.
 """
@@ -15,11 +15,11 @@ from tickwheel.clock import Clock
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidSchedule, MissingCallback, UnknownOption
 from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.own_time import OwnTime
-from tickwheel.timers.register import Register
+from tickwheel.timers.registry import TimerRegistry
+from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.wheels import BINARY, Geometry, Stats
 
-__all__ = ["Options", "TimerSet"]
+__all__ = ["AbstractTimers", "Options"]
 
 SLOW_SECONDS: Final = 0.1  # how long a callback may hold up the others before it is named
 
@@ -39,7 +39,7 @@ class Options(TypedDict, total=False):
     chance: Random  # where jitter comes from
 
 
-class TimerSet:
+class AbstractTimers:
     """The verbs all drivers share."""
 
     def __init__(self, clock: Clock, **options: Unpack[Options]) -> None:
@@ -47,8 +47,8 @@ class TimerSet:
             raise UnknownOption(name, list(Options.__annotations__))
         geometry = options.get("geometry", BINARY)
         self._clock = clock
-        self._time = OwnTime(clock)
-        self._register = Register(ref(self), self._time, geometry, options.get("pending_max", PENDING_MAX))
+        self._time = ScaledClock(clock)
+        self._registry = TimerRegistry(ref(self), self._time, geometry, options.get("pending_max", PENDING_MAX))
         self._job = options.get("job")
         self._on_error = options.get("on_error")
         self._slow_ns = to_ns(options.get("slow", SLOW_SECONDS))
@@ -68,7 +68,7 @@ class TimerSet:
         """Run a callback once, after a delay. Without one, the set's own job is run with the key."""
         if callback is None:
             callback, args = self._own_job(), (key,)
-        return self._register.start(callback, args, to_ns(delay), key, group, replace)
+        return self._registry.start(callback, args, to_ns(delay), key, group, replace)
 
     def every(
         self,
@@ -109,8 +109,8 @@ class TimerSet:
         if jitter_ns:
             first_ns += self._chance.randrange(jitter_ns + 1)
         fixed_delay = mode == "delay"
-        handle = TimerHandle(self._register, callback, args, interval_ns, key, group, times, fixed_delay)
-        self._register.enter(handle, first_ns, replace)
+        handle = TimerHandle(self._registry, callback, args, interval_ns, key, group, times, fixed_delay)
+        self._registry.enter(handle, first_ns, replace)
         return handle
 
     def _own_job(self) -> Callable[[Any], object]:
@@ -122,32 +122,32 @@ class TimerSet:
 
     def cancel(self, handle_or_key: TimerHandle | Hashable) -> bool:
         """Keep a timer from running again; False if there is none such, or it is over."""
-        return self._register.cancel(handle_or_key)
+        return self._registry.cancel(handle_or_key)
 
     def cancel_group(self, group: Hashable) -> int:
         """Cancel every timer of a group and return how many."""
-        with self._register.lock:
-            return sum(self.cancel(handle) for handle in list(self._register.by_group.get(group, ())))
+        with self._registry.lock:
+            return sum(self.cancel(handle) for handle in list(self._registry.by_group.get(group, ())))
 
     def touch(self, handle_or_key: TimerHandle | Hashable, delay: Duration | None = None) -> bool:
         """Let a timer wait anew, as long as at first or as long as told; one that has run will run again.
 
         False if there is none such, or it was cancelled.
         """
-        return self._register.touch(handle_or_key, None if delay is None else to_ns(delay))
+        return self._registry.touch(handle_or_key, None if delay is None else to_ns(delay))
 
     def get(self, key: Hashable) -> TimerHandle | None:
         """Return the timer with a key, if it is not over."""
-        return self._register.by_key.get(key)
+        return self._registry.by_key.get(key)
 
     def __len__(self) -> int:
-        return len(self._register.wheel)
+        return len(self._registry.wheel)
 
     @property
     def stats(self) -> Stats:
         """What the wheel has done and holds."""
-        with self._register.lock:
-            return self._register.wheel.stats
+        with self._registry.lock:
+            return self._registry.wheel.stats
 
     # -- the set's own time
 
@@ -157,12 +157,12 @@ class TimerSet:
 
     def pause(self) -> None:
         """Let time stand still; timers keep what they have left."""
-        with self._register.lock:
+        with self._registry.lock:
             self._time.set_paused(paused=True)
 
     def resume(self) -> None:
         """Let time go on."""
-        with self._register.lock:
+        with self._registry.lock:
             self._time.set_paused(paused=False)
             self._wake()
 
@@ -178,7 +178,7 @@ class TimerSet:
 
     @speed.setter
     def speed(self, speed: float) -> None:
-        with self._register.lock:
+        with self._registry.lock:
             self._time.set_speed(speed)
             self._wake()
 
@@ -189,7 +189,7 @@ class TimerSet:
 
     def _run(self, handle: TimerHandle) -> None:
         """Run a collected handle here and now; nothing it raises gets out."""
-        if not self._register.begin_run(handle):
+        if not self._registry.begin_run(handle):
             return
         began_ns = self._clock.monotonic_ns()
         try:
@@ -199,7 +199,7 @@ class TimerSet:
         took_ns = self._clock.monotonic_ns() - began_ns
         if took_ns > self._slow_ns:
             log.warning("%r held up all other timers for %d ms; give the set an executor", handle, took_ns // 1_000_000)
-        self._register.end_run(handle)
+        self._registry.end_run(handle)
 
     def _report(self, handle: TimerHandle, error: BaseException) -> None:
         if self._on_error is None:
@@ -212,12 +212,12 @@ class TimerSet:
 
     def stop(self) -> list[TimerHandle]:
         """Stop for good and hand back what was pending, by due time; nothing can be started any more."""
-        return self._register.close()
+        return self._registry.close()
 
     def __del__(self) -> None:
         # What is pending holds the register, out of the garbage collector's sight.
-        if hasattr(self, "_register"):  # a set refused by its constructor has none
-            self._register.close()
+        if hasattr(self, "_registry"):  # a set refused by its constructor has none
+            self._registry.close()
 
     def __enter__(self) -> Self:
         return self

@@ -16,7 +16,7 @@ import pytest
 
 from tickwheel import ManualTimers, Timers, default_timers
 from tickwheel.errors import TimersStopped
-from tickwheel.timers.register import BATCH_MAX
+from tickwheel.timers.registry import BATCH_MAX
 
 PATIENCE_SECONDS = 30  # for what should take no time, on a machine that is busy
 
@@ -212,7 +212,7 @@ def test_what_is_overdue_is_caught_up_in_bounded_batches() -> None:
         timers.after(1, print)
     timers._clock.advance("1h")
     sizes = []
-    while due := timers._register.collect():
+    while due := timers._registry.collect():
         sizes.append(len(due))
     assert sizes == [BATCH_MAX] * 5 + [1]
 

@@ -5,12 +5,12 @@ place in a heap, which a cancelled handle keeps until it comes due or the cancel
 one object, and it leaves when it is cancelled:
 
     Timer           due, and where it is on the wheel              (wheels/timer.py)
-      Alarm         when, by the loop's clock, and on whose wheel
+      LoopTimer         when, by the loop's clock, and on whose wheel
         Call        a callback: what call_later and call_at return
-        Waker       a future: what a sleep waits for
+        SleepTimer       a future: what a sleep waits for
         Timeout     a task to be cancelled                         (timeouts.py)
 
-`AlarmClock` has the wheel. The loop itself holds one call, at the moment the wheel next has work:
+`LoopWheel` has the wheel. The loop itself holds one call, at the moment the wheel next has work:
 
     loop's clock    100.0 s      100.5 s       130.0 s
     alarms          -            for 130.0 s   rings
@@ -35,7 +35,7 @@ from tickwheel.wheels.geometry import BINARY, Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
 from tickwheel.wheels.timer import FIRED, TICK_MAX, Timer
 
-__all__ = ["Alarm", "AlarmClock", "Call", "Waker", "alarm_clock"]
+__all__ = ["Call", "LoopTimer", "LoopWheel", "SleepTimer", "loop_wheel"]
 
 # A timer at infinity is never due; this is further than any wheel of milliseconds will turn.
 TICKS_MAX: Final = 2.0**61
@@ -52,12 +52,12 @@ _copy_context: Final = copy_context
 
 
 @mypyc_attr(acyclic=True)
-class Alarm(Timer):
+class LoopTimer(Timer):
     """A timer that rings by itself."""
 
     __slots__ = ("_cancelled", "_clock", "_when")
 
-    def __init__(self, clock: "AlarmClock", when: float, payload: object) -> None:
+    def __init__(self, clock: "LoopWheel", when: float, payload: object) -> None:
         super().__init__(0, payload, FIRED, FIRED)
         self._clock = clock
         self._when = when
@@ -74,19 +74,19 @@ class Alarm(Timer):
         raise NotImplementedError
 
     def __lt__(self, other: object) -> bool:
-        if not isinstance(other, Alarm):
+        if not isinstance(other, LoopTimer):
             return NotImplemented
         return self._when < other._when
 
 
 @mypyc_attr(acyclic=True)
-class Call(Alarm):
+class Call(LoopTimer):
     """A callback at a moment: behaves as `asyncio.TimerHandle` does."""
 
     __slots__ = ("_args", "_context", "_shown", "_source_traceback")
 
     def __init__(
-        self, clock: "AlarmClock", when: float, callback: object, args: tuple[Any, ...], context: Context | None
+        self, clock: "LoopWheel", when: float, callback: object, args: tuple[Any, ...], context: Context | None
     ) -> None:
         super().__init__(clock, when, callback)
         self._args = args
@@ -152,12 +152,12 @@ class Call(Alarm):
 
 
 @mypyc_attr(acyclic=True)
-class Waker(Alarm):
+class SleepTimer(LoopTimer):
     """Gives a future its result, at a moment."""
 
     __slots__ = ("_result",)
 
-    def __init__(self, clock: "AlarmClock", when: float, future: "Future[Any]", result: object) -> None:
+    def __init__(self, clock: "LoopWheel", when: float, future: "Future[Any]", result: object) -> None:
         super().__init__(clock, when, future)
         self._result = result
 
@@ -176,7 +176,7 @@ class Waker(Alarm):
             future.set_result(result)
 
 
-class AlarmClock:
+class LoopWheel:
     """A loop's wheel, and when the loop is next to look at it."""
 
     def __init__(
@@ -219,7 +219,7 @@ class AlarmClock:
         self.start(call)
         return call
 
-    def start(self, alarm: Alarm) -> None:
+    def start(self, alarm: LoopTimer) -> None:
         """Have an alarm ring at its moment."""
         if self.closed:
             raise RuntimeError("Event loop is closed")
@@ -236,7 +236,7 @@ class AlarmClock:
         if alarm.due < self.awaited:
             self._arm()
 
-    def due(self) -> list[Alarm]:
+    def due(self) -> list[LoopTimer]:
         """Take from the wheel what is due now, by `when`."""
         if self.awaited == TICK_MAX:
             return []
@@ -250,7 +250,7 @@ class AlarmClock:
         self._arm()
         return alarms
 
-    def woken(self) -> list[Alarm]:
+    def woken(self) -> list[LoopTimer]:
         """Take what is due in the call that the loop held; if it came too soon, another one is held."""
         self._held = None
         alarms = self.due()
@@ -279,7 +279,7 @@ class AlarmClock:
         when = self._awaited_when
         self._held = loop.call_at(when, self.ring) if self._wake_at is None else self._wake_at(loop, when)
 
-    def report(self, alarm: Alarm, what: str, error: BaseException) -> None:
+    def report(self, alarm: LoopTimer, what: str, error: BaseException) -> None:
         """Tell the loop's exception handler."""
         loop = self.loop()
         if loop is not None:
@@ -294,22 +294,22 @@ class AlarmClock:
         self.wheel.close()
 
 
-_clocks: Final[dict[int, AlarmClock]] = {}  # by the identity of their loops, which outlive their entries
+_clocks: Final[dict[int, LoopWheel]] = {}  # by the identity of their loops, which outlive their entries
 
 
-def alarm_clock(loop: AbstractEventLoop) -> AlarmClock:
+def loop_wheel(loop: AbstractEventLoop) -> LoopWheel:
     """Return the clock of a loop: its own, or one that is hung on it."""
     clock = _clocks.get(id(loop))
     return _hang_clock(loop) if clock is None else clock
 
 
-def _hang_clock(loop: AbstractEventLoop) -> AlarmClock:
+def _hang_clock(loop: AbstractEventLoop) -> LoopWheel:
     for number, clock in list(_clocks.items()):
         owner = clock.loop()
         if owner is None or owner.is_closed():
             _forget(number, clock)
     own: object = getattr(loop, "_alarms", None)
-    clock = own if isinstance(own, AlarmClock) else AlarmClock(loop)
+    clock = own if isinstance(own, LoopWheel) else LoopWheel(loop)
     _clocks[id(loop)] = clock
     return clock
 

@@ -21,8 +21,8 @@ from weakref import WeakSet
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.errors import TimersStopped
 from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.register import Register
-from tickwheel.timers.timer_set import Options, TimerSet, log
+from tickwheel.timers.registry import TimerRegistry
+from tickwheel.timers.timers import AbstractTimers, Options, log
 from tickwheel.wheels import TICK_MAX
 
 __all__ = ["Timers", "default_timers"]
@@ -33,7 +33,7 @@ WAIT_SECONDS_MAX: Final = 86_400.0
 STOP_SECONDS_MAX: Final = 5.0  # how long stop() waits for a callback that is still running
 
 
-class Timers(TimerSet):
+class Timers(AbstractTimers):
     """Timers for any thread; callbacks run on the wheel's thread, or in an executor."""
 
     def __init__(
@@ -41,19 +41,19 @@ class Timers(TimerSet):
     ) -> None:
         super().__init__(clock or SystemClock(), **options)
         self._executor = executor
-        self._condition = threading.Condition(self._register.lock)
+        self._condition = threading.Condition(self._registry.lock)
         self._thread: threading.Thread | None = None
-        self._register.awaited = TICK_MAX  # as if it slept: the first timer starts the thread
+        self._registry.awaited = TICK_MAX  # as if it slept: the first timer starts the thread
         _instances.add(self)
 
     def start(self) -> Self:
         """Start the thread; the first timer does so by itself. Harmless if it runs."""
-        with self._register.lock:
-            if self._register.stopped:
+        with self._registry.lock:
+            if self._registry.stopped:
                 raise TimersStopped
             if not self.running:
                 self._thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
-                self._register.awaited = 0
+                self._registry.awaited = 0
                 self._thread.start()
         return self
 
@@ -64,8 +64,8 @@ class Timers(TimerSet):
 
     def stop(self) -> list[TimerHandle]:
         """Stop for good and hand back what was pending, by due time; a callback that runs is waited for."""
-        with self._register.lock:
-            left = self._register.close()
+        with self._registry.lock:
+            left = self._registry.close()
             self._condition.notify_all()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -80,22 +80,22 @@ class Timers(TimerSet):
     # -- the thread
 
     def _turn(self) -> None:
-        register = self._register
-        while not register.stopped:
-            due = register.collect()
+        registry = self._registry
+        while not registry.stopped:
+            due = registry.collect()
             for handle in due:
                 self._dispatch(handle)
             if not due:
-                self._sleep(register)
+                self._sleep(registry)
 
-    def _sleep(self, register: Register) -> None:
+    def _sleep(self, registry: TimerRegistry) -> None:
         with self._condition:
-            wait_ns = register.wait_ns()
-            if register.stopped or wait_ns == 0:
+            wait_ns = registry.wait_ns()
+            if registry.stopped or wait_ns == 0:
                 return
-            register.awaited = TICK_MAX if wait_ns is None else register.wheel.next_due() or TICK_MAX
+            registry.awaited = TICK_MAX if wait_ns is None else registry.wheel.next_due() or TICK_MAX
             self._condition.wait(None if wait_ns is None else min(wait_ns / 1e9, WAIT_SECONDS_MAX))
-            register.awaited = 0
+            registry.awaited = 0
 
     def _wake(self) -> None:
         if self._thread is None:
@@ -115,10 +115,10 @@ class Timers(TimerSet):
 
     def _forget_parent(self) -> None:
         """Begin anew in a forked child: the parent's timers are the parent's to run."""
-        self._register.renew_lock()
-        self._register.renew_wheel()
-        self._register.awaited = TICK_MAX
-        self._condition = threading.Condition(self._register.lock)
+        self._registry.renew_lock()
+        self._registry.renew_wheel()
+        self._registry.awaited = TICK_MAX
+        self._condition = threading.Condition(self._registry.lock)
         self._thread = None
 
 
@@ -131,7 +131,7 @@ def default_timers() -> Timers:
     """Return the timers that everyone in this process may share."""
     global _default  # noqa: PLW0603 - one a process, made when first asked for
     with _default_lock:
-        if _default is None or _default._register.stopped:
+        if _default is None or _default._registry.stopped:
             _default = Timers()
         return _default
 

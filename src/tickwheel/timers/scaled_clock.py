@@ -13,14 +13,14 @@ from typing import Final
 from tickwheel.clock import Clock
 from tickwheel.errors import InvalidSchedule
 
-__all__ = ["OwnTime"]
+__all__ = ["ScaledClock"]
 
 # Three orders of magnitude either way: slow motion and fast forward, not a way to stop time.
 SPEED_MIN: Final = 0.001
 SPEED_MAX: Final = 1000.0
 
 
-class OwnTime:
+class ScaledClock:
     """Nanoseconds since it was made, less pauses, times its speed. Its user brings the lock."""
 
     __slots__ = ("_anchor_ns", "_behind_ns", "_own_anchor_ns", "_plain", "_read_ns", "paused", "speed")

@@ -15,12 +15,12 @@ from typing import Unpack
 
 from tickwheel.clock import VirtualClock
 from tickwheel.durations import Duration, to_ns
-from tickwheel.timers.timer_set import Options, TimerSet
+from tickwheel.timers.timers import AbstractTimers, Options
 
 __all__ = ["ManualTimers"]
 
 
-class ManualTimers(TimerSet):
+class ManualTimers(AbstractTimers):
     """Timers that come due while `advance` is called. May be started from any thread."""
 
     _clock: VirtualClock
@@ -31,15 +31,15 @@ class ManualTimers(TimerSet):
     @property
     def running(self) -> bool:
         """Whether timers can be started: there is no thread that could be down."""
-        return not self._register.stopped
+        return not self._registry.stopped
 
     def advance(self, duration: Duration) -> None:
         """Let time pass, stopping at each moment something is due to run it."""
         end_ns = self._clock.monotonic_ns() + to_ns(duration)
         while True:
             self.run_due()
-            with self._register.lock:
-                wait_ns = self._register.wait_ns()
+            with self._registry.lock:
+                wait_ns = self._registry.wait_ns()
             left_ns = end_ns - self._clock.monotonic_ns()
             if wait_ns is None or wait_ns > left_ns or left_ns <= 0:
                 self._clock.advance_ns(max(left_ns, 0))
@@ -48,7 +48,7 @@ class ManualTimers(TimerSet):
 
     def run_due(self) -> None:
         """Run what is due at the clock's present moment."""
-        while due := self._register.collect():
+        while due := self._registry.collect():
             for handle in due:
                 self._run(handle)
 
@@ -56,8 +56,8 @@ class ManualTimers(TimerSet):
         """Jump to the next moment something runs, and run it; False if nothing is pending, or time is paused."""
         before = self.stats.expired
         while self.stats.expired == before:
-            with self._register.lock:
-                wait_ns = self._register.wait_ns()
+            with self._registry.lock:
+                wait_ns = self._registry.wait_ns()
             if wait_ns is None:
                 return False
             self._clock.advance_ns(wait_ns)

@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import Any, Self, Unpack
 
 from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.timer_set import Options, TimerSet
+from tickwheel.timers.timers import AbstractTimers, Options
 from tickwheel.wheels import TICK_MAX
 
 __all__ = ["AsyncTimers"]
@@ -34,24 +34,24 @@ class LoopClock:
         return self.monotonic_ns()
 
 
-class AsyncTimers(TimerSet):
+class AsyncTimers(AbstractTimers):
     """Timers for the loop they were made on; to be used from its thread only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None, **options: Unpack[Options]) -> None:
         self._loop = loop or asyncio.get_running_loop()
         super().__init__(LoopClock(self._loop), **options)
-        self._register.awaited = TICK_MAX
+        self._registry.awaited = TICK_MAX
         self._call: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def running(self) -> bool:
         """Whether timers come due."""
-        return not self._register.stopped and not self._loop.is_closed()
+        return not self._registry.stopped and not self._loop.is_closed()
 
     def stop(self) -> list[TimerHandle]:
         """Stop for good and hand back what was pending, by due time; tasks that run go on."""
-        left = self._register.close()
+        left = self._registry.close()
         self._disarm()
         return left
 
@@ -66,21 +66,21 @@ class AsyncTimers(TimerSet):
     def _wake(self) -> None:
         """Have the loop call when the wheel next has work."""
         self._disarm()
-        wait_ns = self._register.wait_ns()
+        wait_ns = self._registry.wait_ns()
         if wait_ns is not None:
-            self._register.awaited = self._register.wheel.next_due() or TICK_MAX
+            self._registry.awaited = self._registry.wheel.next_due() or TICK_MAX
             self._call = self._loop.call_later(wait_ns / 1e9, self._turn)
 
     def _disarm(self) -> None:
         if self._call is not None:
             self._call.cancel()
         self._call = None
-        self._register.awaited = TICK_MAX
+        self._registry.awaited = TICK_MAX
 
     def _turn(self) -> None:
         self._call = None
-        self._register.awaited = 0  # no need to be woken while awake
-        due = self._register.collect()
+        self._registry.awaited = 0  # no need to be woken while awake
+        due = self._registry.collect()
         for handle in due:
             self._run(handle)
         if due:
@@ -91,7 +91,7 @@ class AsyncTimers(TimerSet):
     def _run(self, handle: TimerHandle) -> None:
         if not asyncio.iscoroutinefunction(handle.callback):
             super()._run(handle)
-        elif self._register.begin_run(handle):
+        elif self._registry.begin_run(handle):
             task = self._loop.create_task(self._await(handle, handle.callback(*handle.args)))
             self._tasks.add(task)  # the loop itself keeps only a weak reference
             task.add_done_callback(self._tasks.discard)
@@ -101,4 +101,4 @@ class AsyncTimers(TimerSet):
             await running
         except Exception as error:  # noqa: BLE001 - a callback must not take the others with it
             self._report(handle, error)
-        self._register.end_run(handle)
+        self._registry.end_run(handle)

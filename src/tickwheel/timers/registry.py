@@ -6,7 +6,7 @@ never fire early, and at most one tick late:
     tick 10 ms            now 0.123 s -> tick 12         after(0.05): deadline 0.173 s -> tick 18
                                                          it runs when the clock has reached 0.180 s
 
-The verbs are in `timer_set.py`, and who turns the wheel in the modules beside it. They say until which tick they
+The verbs are in `timers.py`, and who turns the wheel in the modules beside it. They say until which tick they
 sleep (`awaited`), and are woken for what comes due before.
 """
 
@@ -18,12 +18,12 @@ from mypy_extensions import i64
 
 from tickwheel.errors import DuplicateKey, MissingCallback, TimersStopped, TooManyTimers
 from tickwheel.timers.handle import Keeper, TimerHandle
-from tickwheel.timers.own_time import OwnTime
+from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.wheels.geometry import Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
 from tickwheel.wheels.timer import STOPPED, TICK_MAX
 
-__all__ = ["Register"]
+__all__ = ["TimerRegistry"]
 
 # How many due timers are taken from the wheel at once. Large enough that the lock is not what costs, small
 # enough that others get it after a millisecond even when a machine wakes up to a million overdue timers.
@@ -32,10 +32,10 @@ BATCH_MAX: Final = 1000
 _callable: Final = callable  # held here it costs less than one that is looked up
 
 
-class Register(Keeper):
+class TimerRegistry(Keeper):
     """Handles, and where they are. It knows its driver only weakly: a set that is dropped is gone, and closes it."""
 
-    def __init__(self, driver: Any, time: OwnTime, geometry: Geometry, pending_max: int) -> None:
+    def __init__(self, driver: Any, time: ScaledClock, geometry: Geometry, pending_max: int) -> None:
         self.time = time
         self._driver = driver
         self.wheel = HierarchicalWheel(geometry)

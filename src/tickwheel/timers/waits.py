@@ -6,7 +6,7 @@ from asyncio import wait_for as wait_standard
 from collections.abc import Awaitable
 from typing import TypeVar, overload
 
-from tickwheel.timers.alarms import Waker, alarm_clock
+from tickwheel.timers.loop_timers import SleepTimer, loop_wheel
 from tickwheel.timers.timeouts import timeout as limit
 
 __all__ = ["sleep", "wait_for"]
@@ -23,9 +23,9 @@ async def sleep(delay: float, result: T | None = None) -> T | None:
     if not delay > 0:
         return await sleep_standard(delay, result)  # lets the others have their turn; it knows what is no number
     loop = asyncio.get_running_loop()
-    clock = alarm_clock(loop)
+    clock = loop_wheel(loop)
     future: asyncio.Future[T | None] = loop.create_future()
-    waker = Waker(clock, clock.time() + delay, future, result)
+    waker = SleepTimer(clock, clock.time() + delay, future, result)
     clock.start(waker)
     try:
         return await future
