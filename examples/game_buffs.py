@@ -9,7 +9,7 @@ def main() -> None:
     world = ManualTimers(geometry=GAME)
 
     def say(what: str) -> None:
-        print(f"{world.own_ns() / 1e9:6.2f} s  {what}")
+        print(f"{world.now_ns() / 1e9:6.2f} s  {what}")
 
     world.after(10, say, "Ada's shield wears off", group="Ada")
     world.every(2, say, "Ada regains health", times=3, group="Ada")

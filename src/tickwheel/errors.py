@@ -17,6 +17,7 @@ __all__ = [
     "AddressRefused",
     "BatchTooLarge",
     "BrokenWheel",
+    "CoroutineNotAwaited",
     "DelayOutOfRange",
     "DuplicateHandler",
     "DuplicateKey",
@@ -33,6 +34,7 @@ __all__ = [
     "InvalidCron",
     "InvalidCursor",
     "InvalidDuration",
+    "InvalidExecutor",
     "InvalidFilter",
     "InvalidGeometry",
     "InvalidLease",
@@ -51,6 +53,7 @@ __all__ = [
     "MissingExtra",
     "MissingRule",
     "NoQueuesHere",
+    "NoRunningLoop",
     "NotATimer",
     "NotWholeTicks",
     "PayloadTooLarge",
@@ -251,10 +254,37 @@ class MissingCallback(TickwheelError, TypeError):
     def __init__(self, given: object = None) -> None:
         self.given = given
         super().__init__(
-            "a timer without a callback needs a set made with job=..., which is then run with its key"
+            "a timer without a callback needs timers made with job=..., which is then called with its key"
             if given is None
             else f"{given!r} cannot be called; pass a function and its arguments"
         )
+
+
+class CoroutineNotAwaited(TickwheelError, TypeError):
+    """A callback returned a coroutine where no event loop could run it."""
+
+    def __init__(self, callback: str) -> None:
+        self.callback = callback
+        super().__init__(
+            f"timer callback {callback} returned a coroutine, which was closed without running; "
+            f"use AsyncTimers for coroutine functions"
+        )
+
+
+class InvalidExecutor(TickwheelError, TypeError):
+    """An executor that cannot run timer callbacks."""
+
+    def __init__(self, executor: object, why: str) -> None:
+        self.executor = executor
+        super().__init__(f"{type(executor).__name__} cannot run timer callbacks: {why}")
+
+
+class NoRunningLoop(TickwheelError, RuntimeError):
+    """Something for an event loop was made outside of one."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"no running event loop: make {what} inside a coroutine, or pass loop=")
 
 
 class TimersStopped(TickwheelError, RuntimeError):

@@ -19,7 +19,7 @@ TOO_SHORT = aiohttp.ClientTimeout(total=0.2)
 
 def pending_timers() -> int:
     loop: Any = asyncio.get_running_loop()
-    return len(loop._alarms.wheel)
+    return len(loop._timers.wheel)
 
 
 def make_server(served: Counter[str]) -> web.AppRunner:

@@ -5,12 +5,15 @@
 
 `loop` stands for the tests that every event loop on Unix must pass; any other name is a module of
 `test.test_asyncio`, run with a policy that makes our loops, or with the standard one. With `--functions`,
-`asyncio.timeout`, `timeout_at`, `wait_for` and `sleep` are ours while it runs.
+`asyncio.timeout`, `timeout_at`, `wait_for` and `sleep` are ours while it runs. A run that hangs ends with the stacks of
+all its threads.
 """
 
 import argparse
 import asyncio
+import faulthandler
 import importlib
+import signal
 import sys
 import unittest
 import warnings
@@ -18,6 +21,8 @@ from types import ModuleType
 
 from tickwheel import aio
 from tickwheel.aio import EventLoop
+
+HANG_SECONDS = 180  # each run takes seconds
 
 # What a test asks of asyncio's own function and ours does otherwise, and why.
 SETTLED_OTHERWISE = {
@@ -64,6 +69,9 @@ if __name__ == "__main__":
     parser.add_argument("--functions", action="store_true")
     parser.add_argument("--standard-loop", action="store_true")
     options = parser.parse_args()
+    faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
+    # A process started in the background of a shell ignores SIGINT, and then CPython's tests of it wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not options.standard_loop:
         use_our_loop()
     if options.module == "loop":

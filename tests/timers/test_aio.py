@@ -8,12 +8,14 @@ import contextvars
 import gc
 import weakref
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import uvloop
 
 from tickwheel import VirtualClock, aio
+from tickwheel.errors import InvalidDuration
 from tickwheel.timers import loop_timers
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.SelectorEventLoop, uvloop.new_event_loop, aio.EventLoop]
@@ -154,12 +156,14 @@ def test_outside_a_task_there_is_nothing_to_limit(loop: Any) -> None:
 
 
 @pytest.mark.parametrize("delay", ["soon", object()])
-def test_a_delay_that_is_no_number_is_refused(loop: Any, delay: Any) -> None:
+def test_an_invalid_delay_is_refused(loop: Any, delay: Any) -> None:
     async def main() -> None:
-        with pytest.raises(TypeError):
+        with pytest.raises(InvalidDuration):
             aio.timeout(delay)
-        with pytest.raises(TypeError):
+        with pytest.raises(InvalidDuration):
             await aio.sleep(delay)
+        with pytest.raises(InvalidDuration):
+            await aio.wait_for(loop.create_future(), delay)
 
     run(loop, main())
 
@@ -213,7 +217,7 @@ def test_however_many_wait_another_loop_holds_one_call() -> None:
         tasks = [asyncio.create_task(limited()) for _ in range(1000)]
         await asyncio.sleep(0)
         assert len(loop_timers.loop_wheel(loop).wheel) == 1000
-        ours = [call for call in loop._scheduled if "ring" in repr(call)]  # type: ignore[attr-defined]
+        ours = [call for call in loop._scheduled if "run_due" in repr(call)]  # type: ignore[attr-defined]
         assert len(ours) == 1
         await asyncio.gather(*tasks)
 
@@ -308,12 +312,12 @@ def test_a_call_lets_go_of_its_callback_when_it_has_run_or_was_cancelled() -> No
     assert gone[2]() is None
 
 
-def test_loops_that_come_and_go_leave_no_clocks() -> None:
+def test_loops_that_come_and_go_leave_no_wheels() -> None:
     async def nap() -> None:
         async with aio.timeout(60):
             await aio.sleep(0.001)
 
-    before = len(loop_timers._clocks)
+    before = len(loop_timers._wheels)
     for _ in range(20):
         for make in LOOPS:
             loop = make()
@@ -321,4 +325,39 @@ def test_loops_that_come_and_go_leave_no_clocks() -> None:
             loop.close()
     del loop
     gc.collect()
-    assert len(loop_timers._clocks) <= before + 1
+    assert len(loop_timers._wheels) <= before + 1
+
+
+@pytest.mark.parametrize("delay", ["10ms", timedelta(milliseconds=10), "PT0.01S"])
+def test_delays_may_be_written_in_any_way(loop: Any, delay: Any) -> None:
+    async def main() -> None:
+        begun = loop.time()
+        with pytest.raises(TimeoutError):
+            async with aio.timeout(delay):
+                await asyncio.Event().wait()
+        with pytest.raises(TimeoutError):
+            await aio.wait_for(asyncio.Event().wait(), delay)
+        assert await aio.sleep(delay, "slept") == "slept"
+        assert loop.time() >= begun + 0.029
+
+    run(loop, main())
+
+
+def test_a_call_that_ends_a_foreign_loop_takes_no_other_with_it() -> None:
+    loop = asyncio.SelectorEventLoop()
+    wheel = loop_timers.loop_wheel(loop)
+    ran: list[int] = []
+    moment = loop.time()
+
+    def leave() -> None:
+        raise SystemExit
+
+    wheel.call_at(moment, leave, (), None)
+    for number in range(3):
+        wheel.call_at(moment, ran.append, (number,), None)
+    wheel.call_at(moment, loop.stop, (), None)
+    with pytest.raises(SystemExit):
+        loop.run_forever()
+    loop.run_forever()
+    loop.close()
+    assert ran == [0, 1, 2]

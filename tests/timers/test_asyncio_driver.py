@@ -1,13 +1,15 @@
 """`AsyncTimers` on asyncio's own loop and on uvloop."""
 
 import asyncio
+import contextvars
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 import uvloop
 
-from tickwheel import AsyncTimers, TimerHandle
+from tickwheel import AsyncTimers, SystemClock, TimerHandle, VirtualClock, aio
 from tickwheel.errors import TimersStopped
 
 PATIENCE_SECONDS = 30
@@ -37,11 +39,16 @@ def on_loop(request: pytest.FixtureRequest) -> Callable[[Main], None]:
 
 def test_timers_run_in_order_and_never_early(on_loop: Any) -> None:
     async def main() -> None:
-        loop, done, ran = asyncio.get_running_loop(), asyncio.Event(), []
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        ran: list[tuple[float, float]] = []
+
+        def note(deadline: float) -> None:
+            ran.append((deadline, loop.time()))
+
         async with AsyncTimers() as timers:
             for delay in (0.05, 0.01, 0.03, 0.01):
                 deadline = loop.time() + delay
-                timers.after(delay, lambda deadline=deadline: ran.append((deadline, loop.time())))
+                timers.after(delay, note, deadline)
             timers.after(0.08, done.set)
             await done.wait()
         assert [deadline for deadline, _ in ran] == sorted(deadline for deadline, _ in ran)
@@ -140,7 +147,7 @@ def test_cancel_touch_and_stop(on_loop: Any) -> None:
         await done.wait()
         assert ran == []
         assert timers.running
-        assert timers.stop() == [idle]
+        assert [left.handle for left in timers.stop()] == [idle]
         assert not timers.running
         with pytest.raises(TimersStopped):
             timers.after(1, print)
@@ -149,5 +156,153 @@ def test_cancel_touch_and_stop(on_loop: Any) -> None:
 
 
 def test_without_a_running_loop_there_is_a_clear_error() -> None:
-    with pytest.raises(RuntimeError, match="no running event loop"):
+    with pytest.raises(RuntimeError, match="no running event loop: make AsyncTimers inside a coroutine, or pass loop="):
         AsyncTimers()
+
+
+def test_one_bad_callback_does_not_end_the_timers(on_loop: Any) -> None:
+    async def main() -> None:
+        done = asyncio.Event()
+        told: list[type[BaseException]] = []
+
+        async def takes_one(_: int) -> None:
+            pass
+
+        def cancel() -> None:
+            raise asyncio.CancelledError
+
+        async def await_cancelled() -> None:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+
+        def look() -> None:
+            if again.done:
+                done.set()
+
+        async with AsyncTimers(on_error=lambda _, error: told.append(type(error))) as timers:
+            timers.after(0, takes_one)  # type: ignore[arg-type]
+            timers.after(0, cancel)
+            again = timers.every(0.002, await_cancelled, mode="delay", times=3)
+            timers.every(0.001, look)
+            await done.wait()
+        assert sorted(kind.__name__ for kind in told) == ["CancelledError"] * 3 + ["CancelledError", "TypeError"]
+        assert again.count == 3
+
+    on_loop(main)
+
+
+def test_whatever_can_be_awaited_is_awaited(on_loop: Any) -> None:
+    async def main() -> None:
+        loop, ran, done = asyncio.get_running_loop(), [], asyncio.Event()
+
+        class Caller:
+            async def __call__(self) -> None:
+                await asyncio.sleep(0)
+                ran.append("object")
+
+        async def work(name: str) -> None:
+            await asyncio.sleep(0)
+            ran.append(name)
+            if len(ran) == 4:
+                done.set()
+
+        async with AsyncTimers() as timers:
+            timers.after(0, Caller())
+            timers.after(0, lambda: work("lambda"))
+            timers.after(0, lambda: loop.create_task(work("task")))
+            timers.after(0.01, work, "function")
+            await done.wait()
+        assert sorted(ran) == ["function", "lambda", "object", "task"]
+
+    on_loop(main)
+
+
+def test_a_coroutine_never_runs_beside_itself(on_loop: Any) -> None:
+    async def main() -> None:
+        running: list[int] = []
+        beside: list[int] = []
+        done = asyncio.Event()
+
+        async def slow() -> None:
+            beside.extend(running)
+            running.append(1)
+            await asyncio.sleep(0.01)
+            running.pop()
+            if handle.count == 3:
+                done.set()
+
+        async with AsyncTimers() as timers:
+            handle = timers.every(0.002, slow)
+            await done.wait()
+        assert beside == []
+        assert handle.missed > 0
+
+    on_loop(main)
+
+
+def test_sys_exit_in_a_callback_ends_the_loop_and_no_timer() -> None:
+    loop = asyncio.SelectorEventLoop()
+    timers = AsyncTimers(loop)
+    ran: list[int] = []
+    timers.after(0, sys.exit, 3)
+    for number in range(3):
+        timers.after(0, ran.append, number)
+    with pytest.raises(SystemExit):
+        loop.run_forever()
+    timers.after(0.005, loop.stop)
+    loop.run_forever()
+    assert ran == [0, 1, 2]
+    assert timers.stop() == []
+    loop.close()
+
+
+def test_stop_in_a_callback_hands_back_the_rest_of_its_batch(on_loop: Any) -> None:
+    async def main() -> None:
+        ran: list[int] = []
+        left: list[Any] = []
+        stopped = asyncio.Event()
+        timers = AsyncTimers()
+
+        def stop() -> None:
+            left.extend(timers.stop())
+            stopped.set()
+
+        timers.after(0, stop)
+        rest = [timers.after(0, ran.append, number) for number in range(10)]
+        await stopped.wait()
+        await asyncio.sleep(0.01)
+        assert ran == []
+        assert [timer.handle for timer in left] == rest
+        assert [timer.due_in for timer in left] == [0.0] * 10
+
+    on_loop(main)
+
+
+def test_callbacks_run_in_the_context_the_timers_were_made_in(on_loop: Any) -> None:
+    async def main() -> None:
+        done, seen = asyncio.Event(), []
+        variable.set("maker")
+        timers = AsyncTimers()
+        context = contextvars.copy_context()
+        context.run(variable.set, "starter")
+        context.run(timers.after, 0, lambda: seen.append(variable.get()))
+        timers.after(0.002, done.set)
+        await done.wait()
+        assert seen == ["maker"]
+        timers.stop()
+
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    on_loop(main)
+
+
+def test_a_standard_loop_is_timed_by_the_system_clock_and_a_virtual_one_by_its_own() -> None:
+    loops: list[tuple[asyncio.AbstractEventLoop, bool]] = [
+        (asyncio.SelectorEventLoop(), True),
+        (aio.EventLoop(), True),
+        (aio.EventLoop(clock=VirtualClock()), False),
+        (uvloop.new_event_loop(), False),
+    ]
+    for loop, standard in loops:
+        assert isinstance(AsyncTimers(loop)._clock, SystemClock) == standard
+        loop.close()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tickwheel import ManualTimers, TimerHandle, VirtualClock
+from tickwheel.durations import to_ns
 from tickwheel.errors import (
     DuplicateKey,
     InvalidDuration,
@@ -79,8 +80,7 @@ def test_no_timer_is_early_and_none_more_than_a_tick_late(steps: list[tuple[floa
         lateness_ns.append(clock.monotonic_ns() - deadline_ns)
 
     for delay, pause in steps:
-        handle = timers.after(delay, note)
-        handle.args = (handle._deadline_ns,)
+        timers.after(delay, note, timers.now_ns() + to_ns(delay))
         timers.advance(pause)
     timers.advance(200)
     assert len(lateness_ns) == len(steps)
@@ -137,7 +137,7 @@ def test_phase_puts_all_on_one_grid_whenever_they_were_started(recorder: Recorde
 
 
 def test_jitter_spreads_timers_started_together() -> None:
-    recorder = Recorder(chance=Random(1))
+    recorder = Recorder(rng=Random(1))
     for number in range(100):
         recorder.timers.every(60, recorder.note, number, jitter=30, times=2)
     recorder.timers.advance(200)
@@ -151,9 +151,9 @@ def test_jitter_spreads_timers_started_together() -> None:
 @pytest.mark.parametrize("bad", [{"times": 0}, {"times": -2}, {"times": 1.0}, {"times": True}, {"mode": "sometimes"}])
 def test_an_impossible_repetition_is_refused(recorder: Recorder, bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidSchedule):
-        recorder.timers.every(1, recorder.note, **bad)
+        recorder.timers.every(1, print, **bad)
     with pytest.raises(InvalidSchedule, match="would never let anything else run"):
-        recorder.timers.every(0, recorder.note)
+        recorder.timers.every(0, print)
     assert len(recorder.timers) == 0
 
 
@@ -196,16 +196,31 @@ def test_touch_lets_a_timer_wait_anew(recorder: Recorder) -> None:
     assert recorder.ran == [("idle", 20.0)]
 
 
-def test_touch_runs_a_timer_that_is_over_again_but_not_a_cancelled_one(recorder: Recorder) -> None:
-    handle = recorder.timers.after(1, recorder.note, "a", key="k")
+def test_a_timer_that_is_over_cannot_be_touched_and_holds_nothing(recorder: Recorder) -> None:
+    done = recorder.timers.after(1, recorder.note, "a", key="k", group="g")
     recorder.timers.advance(1)
-    assert handle.touch(1)
-    assert recorder.timers.get("k") is handle
-    recorder.timers.advance(1)
-    assert recorder.ran == [("a", 1.0), ("a", 2.0)]
-    other = recorder.timers.after(1, recorder.note, "b")
-    other.cancel()
-    assert not other.touch()
+    cancelled = recorder.timers.every(1, recorder.note, "b", key="k")
+    cancelled.cancel()
+    for handle in (done, cancelled):
+        assert not handle.touch(1)
+        assert not recorder.timers.touch(handle)
+        assert (handle.callback, handle.args, handle.key, handle.group) == (None, (), None, None)
+    recorder.timers.advance(10)
+    assert recorder.ran == [("a", 1.0)]
+    assert (done.done, done.cancelled, done.count) == (True, False, 1)
+    assert (cancelled.done, cancelled.cancelled) == (False, True)
+
+
+def test_touched_when_it_is_due_a_timer_runs_once_at_the_new_deadline(recorder: Recorder) -> None:
+    # Two timers of one tick: the first touches the second, which is collected already.
+    recorder.timers.after(1, recorder.timers.touch, "second")
+    recorder.timers.after(1, recorder.note, "second", key="second")
+    third = recorder.timers.every(1, recorder.note, "third")
+    recorder.timers.after(1, lambda: third.touch(5))
+    third.touch(1)  # behind the one that touches it
+    recorder.timers.advance(20)
+    assert [(what, when) for what, when in recorder.ran if what == "second"] == [("second", 2.0)]
+    assert [when for what, when in recorder.ran if what == "third"][:3] == [6.0, 7.0, 8.0]
 
 
 def test_a_key_is_unique_unless_it_is_to_replace(recorder: Recorder) -> None:
@@ -306,14 +321,13 @@ def test_callbacks_may_start_stop_and_touch_timers(recorder: Recorder) -> None:
         recorder.note("meddle")
         assert victim.cancel(), "due in the same tick, but not yet run"
         recorder.timers.after(0, recorder.note, "at once")
-        me.touch(1) if len(recorder.ran) == 1 else None
+        assert not me.touch(1), "its last run has begun"
 
     victim.touch(1)
     me = recorder.timers.after(1, meddle)
     victim.touch(1)  # behind the meddler
     recorder.timers.advance(1.5)
     assert recorder.ran == [("meddle", 1.0), ("at once", 1.001)]
-    assert me.pending
 
 
 def test_a_periodic_timer_may_cancel_itself(recorder: Recorder) -> None:
@@ -379,7 +393,12 @@ def test_stop_hands_back_what_is_left_by_due_time(recorder: Recorder) -> None:
     late = recorder.timers.after(2, recorder.note, "late")
     early = recorder.timers.after(1, recorder.note, "early", key="k")
     assert recorder.timers.running
-    assert recorder.timers.stop() == [early, late]
+    left = recorder.timers.stop()
+    assert [(timer.handle, timer.args, timer.key, timer.due_in) for timer in left] == [
+        (early, ("early",), "k", 1.0),
+        (late, ("late",), None, 2.0),
+    ]
+    assert [timer.callback for timer in left] == [recorder.note] * 2
     assert recorder.timers.stop() == []
     assert not recorder.timers.running
     assert early.cancelled

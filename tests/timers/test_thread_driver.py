@@ -1,5 +1,7 @@
 """`Timers` on a real thread and the real clock. What waits here waits for a signal, not for time."""
 
+import ctypes
+import gc
 import os
 import signal
 import subprocess
@@ -7,15 +9,17 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from random import Random
 from typing import Any
 
 import pytest
 
 from tickwheel import ManualTimers, Timers, default_timers
-from tickwheel.errors import TimersStopped
+from tickwheel.errors import InvalidExecutor, TimersStopped
 from tickwheel.timers.registry import BATCH_MAX
 
 PATIENCE_SECONDS = 30  # for what should take no time, on a machine that is busy
@@ -37,6 +41,26 @@ class Gate:
 
     def wait(self) -> None:
         assert self.open.wait(PATIENCE_SECONDS), f"{self.left} never came"
+
+
+class Hold:
+    """A callback that keeps its thread until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = Gate(1)
+        self.end = threading.Event()
+
+    def __call__(self) -> None:
+        self.begun.step()
+        assert self.end.wait(PATIENCE_SECONDS)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait for something that gives no signal."""
+    end = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def test_a_timer_runs_on_the_wheels_own_thread() -> None:
@@ -84,7 +108,7 @@ def test_starting_twice_is_harmless_and_stopping_is_for_good() -> None:
     assert timers.start()._thread is thread
     assert timers.running
     handle = timers.after(60, print)
-    assert timers.stop() == [handle]
+    assert [left.handle for left in timers.stop()] == [handle]
     assert timers.stop() == []
     assert not timers.running
     for attempt in (timers.start, lambda: timers.after(1, print)):
@@ -127,7 +151,7 @@ def test_a_slow_callback_is_named_in_a_warning(caplog: pytest.LogCaptureFixture)
         timers.after(0, threading.Event().wait, 0.001)
         timers.after(0.05, gate.step)
         gate.wait()
-    assert "held up all other timers" in caplog.text
+    assert "delayed all other timers" in caplog.text
     assert "Event.wait" in caplog.text
 
 
@@ -158,6 +182,267 @@ def test_the_default_instance_is_shared_and_made_anew_after_a_stop() -> None:
     timers.stop()
     assert default_timers() is not timers
     default_timers().stop()
+
+
+# -- callbacks that misbehave
+
+
+def test_sys_exit_in_a_callback_ends_neither_the_batch_nor_the_thread(caplog: pytest.LogCaptureFixture) -> None:
+    class Odd(BaseException):
+        pass
+
+    def odd() -> None:
+        raise Odd
+
+    for timers in (Timers(), default_timers()):
+        batch, later = Gate(3), Gate(1)
+        with timers._registry.lock:  # all of one batch
+            timers.after(0, sys.exit, 3)
+            timers.after(0, odd)
+            for _ in range(3):
+                timers.after(0, batch.step)
+        batch.wait()
+        timers.after(0.005, later.step)
+        later.wait()
+        assert timers.running
+        timers.stop()
+    assert caplog.text.count("SystemExit: 3") == 2
+    assert caplog.text.count("Odd") >= 2
+
+
+def test_an_error_raised_into_the_thread_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    with Timers() as timers:
+        thread = timers._thread
+        assert thread is not None
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
+        gates = [Gate(1) for _ in range(20)]
+        for gate in gates:  # the first of them wakes the thread, which then finds the error
+            timers.after(0.001, gate.step)
+            gate.wait()
+        assert thread.is_alive()
+    assert "the timer thread failed and continues" in caplog.text
+
+
+def test_a_thread_that_cannot_be_started_is_seen_by_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    timers, gate = Timers(), Gate(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            timers.after(0, gate.step, key="k")
+        assert (len(timers), timers.get("k")) == (0, None)
+    timers.after(0, gate.step, key="k")
+    gate.wait()
+    assert gate.left == 0
+    timers.stop()
+
+
+def test_stop_hands_back_the_rest_of_the_batch_that_is_being_run() -> None:
+    timers, hold = Timers(), Hold()
+    ran: list[int] = []
+    with timers._registry.lock:
+        timers.after(0, hold)
+        rest = [timers.after(0, ran.append, number) for number in range(100)]
+    hold.begun.wait()
+    stopper = threading.Thread(target=lambda: left.extend(timers.stop()))
+    left: list[Any] = []
+    stopper.start()
+    wait_until(lambda: timers._registry.stopped)
+    hold.end.set()
+    stopper.join(PATIENCE_SECONDS)
+    assert [timer.handle for timer in left] == rest
+    assert ran == []
+
+
+def test_after_stop_nothing_begins_in_the_executor() -> None:
+    ran: list[int] = []
+    hold = Hold()
+    with ThreadPoolExecutor(1) as pool:
+        timers = Timers(executor=pool)
+        timers.after(0, hold)
+        hold.begun.wait()
+        rest = [timers.after(0, ran.append, number) for number in range(10)]
+        wait_until(lambda: timers._registry.due_ring.count == 10)
+        left = timers.stop()
+        hold.end.set()
+    assert [timer.handle for timer in left] == rest
+    assert ran == []
+
+
+def test_a_touched_timer_that_waits_for_an_executor_runs_once() -> None:
+    ran: list[int] = []
+    hold, done = Hold(), Gate(1)
+    with ThreadPoolExecutor(1) as pool, Timers(executor=pool) as timers:
+        timers.after(0, hold)
+        hold.begun.wait()
+        handle = timers.after(0, ran.append, 1)
+        wait_until(lambda: timers._registry.due_ring.count == 1)
+        assert handle.touch(0.05)
+        assert handle.pending
+        hold.end.set()
+        timers.after(0.2, done.step)
+        done.wait()
+    assert ran == [1]
+    assert handle.done
+
+
+def test_a_periodic_timer_does_not_pile_up_in_a_busy_executor() -> None:
+    hold, done = Hold(), Gate(1)
+    with ThreadPoolExecutor(1) as pool, Timers(executor=pool) as timers:
+        timers.after(0, hold)
+        hold.begun.wait()
+        handle = timers.every(0.001, done.step)
+        wait_until(lambda: timers._registry.due_ring.count == 1)
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() > began + 0.05)
+        assert pool._work_queue.qsize() == 1
+        hold.end.set()
+        done.wait()
+        assert handle.missed >= 40
+        handle.cancel()
+
+
+def test_an_executor_that_cancels_its_futures_is_reported_and_loses_no_periodic_timer() -> None:
+    told, gate, hold = [], Gate(2), Hold()
+    pool = ThreadPoolExecutor(1)
+
+    def note(handle: Any, error: BaseException) -> None:
+        told.append((handle, type(error).__name__))
+        gate.step()
+
+    timers = Timers(executor=pool, on_error=note)
+    timers.after(0, hold)
+    hold.begun.wait()
+    once, again = timers.after(0, print), timers.every(0.001, print, times=2)
+    wait_until(lambda: timers._registry.due_ring.count == 2)
+    pool.shutdown(wait=False, cancel_futures=True)
+    gate.wait()
+    hold.end.set()
+    timers.stop()
+    assert (once, "CancelledError") in told
+    assert (again, "CancelledError") in told
+
+
+def test_an_executor_of_processes_is_refused() -> None:
+    with ProcessPoolExecutor(1) as pool, pytest.raises(InvalidExecutor, match="ThreadPoolExecutor"):
+        Timers(executor=pool)
+    with pytest.raises(InvalidExecutor, match="it has no submit"):
+        Timers(executor="pool")  # type: ignore[arg-type]
+
+
+def test_a_coroutine_function_is_reported_where_nobody_awaits_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        pass
+
+    with Timers() as timers:
+        gate = Gate(1)
+        timers.after(0, work)
+        timers.after(0.002, gate.step)
+        gate.wait()
+    assert "use AsyncTimers for coroutine functions" in caplog.text
+
+
+def test_a_destructor_may_take_a_lock_that_another_thread_holds_while_it_starts_a_timer() -> None:
+    # The destructor of a dropped callback runs outside of the registry's lock, or this would deadlock.
+    lock, inside = threading.Lock(), threading.Event()
+
+    class Callback:
+        def __call__(self) -> None:
+            pass
+
+        def __del__(self) -> None:
+            inside.set()
+            with lock:
+                pass
+
+    with Timers() as timers:
+        handles = [timers.after(60, Callback(), key="k"), timers.after(60, Callback(), group="g")]
+        with lock:
+            workers = [
+                threading.Thread(target=handles[0].cancel),
+                threading.Thread(target=timers.cancel_group, args=("g",)),
+            ]
+            for worker in workers:
+                worker.start()
+            assert inside.wait(PATIENCE_SECONDS)
+            assert timers.after(60, print, key="other").cancel()
+        for worker in workers:
+            worker.join(PATIENCE_SECONDS)
+            assert not worker.is_alive()
+
+
+# -- cycles
+
+
+class Connection:
+    """Holds the handle of a timer whose callback holds it."""
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+
+    def close(self) -> None:
+        pass
+
+
+def cancel_all(_: Any, made: list[Connection]) -> None:
+    for connection in made:
+        connection.handle.cancel()
+
+
+def run_all(timers: Any, _: list[Connection]) -> None:
+    timers.advance(120)
+
+
+def stop_all(timers: Any, _: list[Connection]) -> None:
+    timers.stop()
+
+
+def replace_all(timers: Any, made: list[Connection]) -> None:
+    for connection in made:
+        timers.after(60, print, key=connection, replace=True)
+
+
+def cancel_the_group(timers: Any, _: list[Connection]) -> None:
+    timers.cancel_group("connections")
+
+
+def refuse_all(timers: Any, made: list[Connection]) -> None:
+    cancel_all(timers, made)
+    timers.stop()
+    for connection in made:
+        with pytest.raises(TimersStopped):
+            connection.handle = timers.after(60, connection.close)
+
+
+def drop_the_timers(timers: Any, _: list[Connection]) -> None:
+    timers.__del__()
+
+
+ENDS = [cancel_all, run_all, stop_all, replace_all, cancel_the_group, refuse_all, drop_the_timers]
+
+
+@pytest.mark.parametrize("periodic", [False, True], ids=["once", "counted"])
+@pytest.mark.parametrize("end", ENDS)
+def test_100_000_connections_and_their_timers_are_collected(end: Any, periodic: bool) -> None:
+    timers, made = ManualTimers(), []
+    for _ in range(100_000):
+        connection = Connection()
+        if periodic:
+            connection.handle = timers.every(60, connection.close, times=2, key=connection, group="connections")
+        else:
+            connection.handle = timers.after(60, connection.close, key=connection, group="connections")
+        made.append(connection)
+    end(timers, made)
+    watched = [weakref.ref(connection) for connection in made]
+    if end is replace_all:
+        timers.stop()  # its keys are the connections
+    made.clear()
+    del connection
+    gc.collect()
+    assert len(watched) == 100_000
+    assert sum(one() is not None for one in watched) == 0
 
 
 # -- many

@@ -8,8 +8,8 @@
 """
 
 from tickwheel.timers.asyncio_driver import AsyncTimers
-from tickwheel.timers.handle import TimerHandle
+from tickwheel.timers.handle import PendingTimer, TimerHandle
 from tickwheel.timers.manual_driver import ManualTimers
 from tickwheel.timers.thread_driver import Timers, default_timers
 
-__all__ = ["AsyncTimers", "ManualTimers", "TimerHandle", "Timers", "default_timers"]
+__all__ = ["AsyncTimers", "ManualTimers", "PendingTimer", "TimerHandle", "Timers", "default_timers"]

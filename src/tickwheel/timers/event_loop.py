@@ -54,7 +54,7 @@ class EventLoop(asyncio.SelectorEventLoop):
             selector = JumpingSelector(clock, selector, self._next_ns)
             self._tick_ns, self._origin_ns = geometry.tick_ns, clock.monotonic_ns()
         super().__init__(selector)
-        self._alarms = LoopWheel(self, self.time, EventLoop._wake_at, geometry)
+        self._timers = LoopWheel(self, self.time, EventLoop._wake_at, geometry)
 
     time = staticmethod(
         SystemClock.monotonic
@@ -66,7 +66,7 @@ class EventLoop(asyncio.SelectorEventLoop):
         """Call back after a delay in seconds."""
         if delay is None:
             raise TypeError("delay must not be None")
-        call = self._alarms.call_later(delay, callback, args, context)
+        call = self._timers.call_later(delay, callback, args, context)
         if self._debug:
             self._examine(call, "call_later")
         return call  # type: ignore[return-value] # it is one in all but name
@@ -77,7 +77,7 @@ class EventLoop(asyncio.SelectorEventLoop):
         """Call back at a moment of the loop's clock."""
         if when is None:
             raise TypeError("when cannot be None")
-        call = self._alarms.call_at(when, callback, args, context)
+        call = self._timers.call_at(when, callback, args, context)
         if self._debug:
             self._examine(call, "call_at")
         return call  # type: ignore[return-value]
@@ -85,7 +85,7 @@ class EventLoop(asyncio.SelectorEventLoop):
     def close(self) -> None:
         """Close the loop; what was pending is forgotten."""
         super().close()
-        self._alarms.close()
+        self._timers.close()
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as it is there
         """Wait for the threads of the default executor; on virtual time without a limit, which would be over first."""
@@ -106,7 +106,7 @@ class EventLoop(asyncio.SelectorEventLoop):
 
     def _process_events(self, event_list: list[Any]) -> None:
         super()._process_events(event_list)  # type: ignore[misc]
-        self._ready.extend(self._alarms.due())
+        self._ready.extend(self._timers.take_due())
 
     def _wake_at(self, when: float) -> asyncio.TimerHandle:
         """Have the standard loop sleep until the wheel next has work."""
@@ -114,11 +114,11 @@ class EventLoop(asyncio.SelectorEventLoop):
 
     def _woken(self) -> None:
         """Make up for a call that came due between `_process_events` and the standard loop's look at its heap."""
-        self._ready.extend(self._alarms.woken())
+        self._ready.extend(self._timers.take_due_when_woken())
 
     def _next_ns(self) -> int:
         """Return when the wheel next has work, by a virtual clock."""
-        return self._origin_ns + self._alarms.awaited * self._tick_ns
+        return self._origin_ns + self._timers.awaited * self._tick_ns
 
 
 class JumpingSelector(selectors.BaseSelector):

@@ -1,85 +1,123 @@
-"""What `after` and `every` return: one timer, to be cancelled, touched and asked about."""
+"""What `after` and `every` return: one timer, to be cancelled, touched and asked about.
+
+A handle *is* a timer of the wheel: one object of 112 bytes a timer, invisible to the garbage collector. What most
+timers do not have (a key, a group, a repetition) is in a second object that only the others carry.
+
+    Timer           due, its place on the wheel, callback           (wheels/timer.py)
+      TimerHandle   registry, arguments, delay, deadline
+        Details     key, group, how often                           only if there are any
+
+Where a handle lies says what it does, as for every timer:
+
+    on the wheel       pending
+    in `due_ring`      due: collected, and its callback has not begun
+    in `running_ring`  a periodic timer whose callback runs
+    STOPPED            over: done if its last run has begun, cancelled otherwise
+
+The collector does not see a cycle through a handle (connection -> handle -> callback -> connection), so a handle that
+is over lets go of callback, arguments, key and group.
+"""
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NamedTuple
+
+from mypy_extensions import mypyc_attr
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.wheels.timer import Timer
+from tickwheel.wheels.timer import FIRED, STOPPED, Timer
 
-__all__ = ["Keeper", "TimerHandle"]
+__all__ = ["Details", "PendingTimer", "TimerHandle", "TimerOwner"]
 
 
-class Keeper:
-    """What a handle asks of whoever keeps it."""
+class TimerOwner:
+    """What a handle needs from the registry it belongs to."""
 
     def cancel(self, handle_or_key: object) -> bool:
         """Keep a timer from running again."""
         raise NotImplementedError
 
     def touch(self, handle_or_key: object, delay_ns: int | None) -> bool:
-        """Let a timer wait anew."""
+        """Restart the wait of a timer."""
         raise NotImplementedError
 
     def now_ns(self) -> int:
-        """Read the time that deadlines go by."""
+        """Read the clock of the deadlines."""
         raise NotImplementedError
 
 
-class TimerHandle:
-    """One timer of a set. The set alone changes it, under its lock."""
+@mypyc_attr(acyclic=True)
+class Details:
+    """What a keyed, grouped or periodic timer has besides."""
 
-    __slots__ = (
-        "_cancelled",
-        "_deadline_ns",
-        "_delay_ns",
-        "_done",
-        "_keeper",
-        "_timer",
-        "args",
-        "callback",
-        "count",
-        "fixed_delay",
-        "group",
-        "key",
-        "missed",
-        "times",
-    )
+    __slots__ = ("count", "fixed_delay", "group", "key", "missed", "times", "touched")
 
-    def __init__(
-        self,
-        keeper: Keeper,
-        callback: Any,
-        args: tuple[Any, ...],
-        delay_ns: int,
-        key: Hashable = None,
-        group: Hashable = None,
-        times: int = 1,
-        fixed_delay: bool = False,  # noqa: FBT001, FBT002 - a native call; the verbs have it by name
-    ) -> None:
-        self.callback: Callable[..., object] = callback
-        self.args = args
+    def __init__(self, key: Hashable, group: Hashable, times: int, fixed_delay: bool) -> None:  # noqa: FBT001 - native
         self.key = key
         self.group = group
-        self.times = times  # how often it runs; -1 for ever
+        self.times = times  # -1: for ever
         self.fixed_delay = fixed_delay
-        self.count = 0  # how often it came due
-        self.missed = 0  # periods that passed unseen, while the process or its thread was held up
-        self._keeper = keeper
-        self._delay_ns = delay_ns  # the interval, for one that comes back
+        self.count = 0
+        self.missed = 0
+        self.touched = False  # while it runs: the deadline is set, the end of the run does not move it
+
+
+@mypyc_attr(acyclic=True)
+class TimerHandle(Timer):
+    """One timer. Only its registry changes it, under the registry's lock."""
+
+    __slots__ = ("_args", "_deadline_ns", "_delay_ns", "_details", "_done", "_owner")
+
+    def __init__(
+        self, owner: TimerOwner, callback: object, args: tuple[Any, ...], delay_ns: int, details: Details | None
+    ) -> None:
+        super().__init__(0, callback, FIRED, FIRED)
+        self._owner = owner
+        self._delay_ns = delay_ns  # the interval of a periodic timer
         self._deadline_ns = 0
-        self._timer: Timer | None = None
-        self._cancelled = False
         self._done = False
+        self._details = details
+        self._args = args
 
     @property
-    def pending(self) -> bool:
-        """Whether it waits to come due."""
-        return self._timer is not None and self._timer.pending
+    def callback(self) -> Callable[..., object] | None:
+        """What it runs; None when it is over."""
+        callback: Any = self.payload
+        return callback  # type: ignore[no-any-return]
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """What the callback is called with; empty when it is over."""
+        return self._args
+
+    @property
+    def key(self) -> Hashable:
+        """Its key; None if it has none or is over."""
+        return None if self._details is None else self._details.key
+
+    @property
+    def group(self) -> Hashable:
+        """Its group; None if it has none or is over."""
+        return None if self._details is None else self._details.group
+
+    @property
+    def times(self) -> int:
+        """How often it runs; -1 for ever."""
+        return 1 if self._details is None else self._details.times
+
+    @property
+    def count(self) -> int:
+        """How often it ran, a run that has begun included."""
+        return int(self._done) if self._details is None else self._details.count
+
+    @property
+    def missed(self) -> int:
+        """How many periods passed without a run of their own, because the process or an earlier run was slow."""
+        return 0 if self._details is None else self._details.missed
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled, or handed back when its set was stopped."""
-        return self._cancelled
+        """Whether it was cancelled, or pending when its timers were stopped."""
+        return self.slot is STOPPED and not self._done
 
     @property
     def done(self) -> bool:
@@ -88,19 +126,54 @@ class TimerHandle:
 
     @property
     def due_in(self) -> float | None:
-        """Seconds until it comes due, by its set's clock; None if it is not pending."""
-        return max(self._deadline_ns - self._keeper.now_ns(), 0) / 1e9 if self.pending else None
+        """Seconds until it is due, by the clock of its timers; None if it is not pending."""
+        return max(self._deadline_ns - self._owner.now_ns(), 0) / 1e9 if self.pending else None
 
     def cancel(self) -> bool:
         """Keep it from running again; False if it is over already."""
-        return self._keeper.cancel(self)
+        return self._owner.cancel(self)
 
     def touch(self, delay: Duration | None = None) -> bool:
-        """Let it wait anew, as long as at first or as long as told; False if it was cancelled."""
-        return self._keeper.touch(self, None if delay is None else to_ns(delay))
+        """Restart its wait, with the first delay or another one; False if it is over.
+
+        A timer that is due and has not begun runs once, at the new deadline.
+        """
+        return self._owner.touch(self, None if delay is None else to_ns(delay))
+
+    def release(self) -> object:
+        """Let go of everything that is the user's: it is over."""
+        args, details = self._args, self._details  # dropped when all is in order again: see Timer.release
+        self._args = ()
+        key: object = None
+        group: object = None
+        if details is not None:
+            key, group = details.key, details.group
+            details.key = None
+            details.group = None
+        callback = super().release()
+        del args, details, key, group
+        return callback
+
+    def describe(self) -> str:
+        """Name what it runs, for messages."""
+        callback = self.payload
+        name = getattr(callback, "__qualname__", None) or repr(callback)
+        key = self.key
+        return str(name) if key is None else f"{name} key={key!r}"
 
     def __repr__(self) -> str:
-        name = getattr(self.callback, "__qualname__", repr(self.callback))
-        key = "" if self.key is None else f" key={self.key!r}"
-        state = "cancelled" if self._cancelled else "pending" if self.pending else "done" if self._done else "due"
-        return f"<TimerHandle {name}{key} {state}>"
+        if self.slot is STOPPED:
+            return f"<TimerHandle {'done' if self._done else 'cancelled'}>"
+        state = "pending" if self.pending else "due" if self.count == 0 else "running"
+        return f"<TimerHandle {self.describe()} {state}>"
+
+
+class PendingTimer(NamedTuple):
+    """A timer that was pending when its timers were stopped, with everything needed to start it again."""
+
+    handle: TimerHandle
+    callback: Callable[..., object]
+    args: tuple[Any, ...]
+    key: Hashable
+    group: Hashable
+    due_in: float  # seconds that were left; 0.0 if it was due

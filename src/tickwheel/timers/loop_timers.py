@@ -1,22 +1,24 @@
 """The timers of one event loop: calls, timeouts and sleeps, on one wheel.
 
-An alarm *is* a timer of the wheel that knows what to do when it comes due. The standard loop has a handle, and a
-place in a heap, which a cancelled handle keeps until it comes due or the cancelled are the majority; here there is
+A loop timer *is* a timer of the wheel that knows what to do when it is due. The standard loop has a handle, and a
+place in a heap, which a cancelled handle keeps until it is due or the cancelled are the majority; here there is
 one object, and it leaves when it is cancelled:
 
     Timer           due, and where it is on the wheel              (wheels/timer.py)
-      LoopTimer         when, by the loop's clock, and on whose wheel
+      LoopTimer     when, by the loop's clock, and on which loop's wheel
         Call        a callback: what call_later and call_at return
-        SleepTimer       a future: what a sleep waits for
+        SleepTimer  a future: what a sleep waits for
         Timeout     a task to be cancelled                         (timeouts.py)
 
 `LoopWheel` has the wheel. The loop itself holds one call, at the moment the wheel next has work:
 
     loop's clock    100.0 s      100.5 s       130.0 s
-    alarms          -            for 130.0 s   rings
+    loop timers     -            for 130.0 s   due
     the loop holds  -            130.0 s       -
 
-An alarm holds its clock, the clock not its loop: a loop that is dropped can be collected, and closes the clock.
+A timer holds the loop's wheel, the wheel does not hold its loop: a loop that is dropped can be collected, and closes
+the wheel. A pending call that refers to the loop keeps both alive until the loop is closed, because the garbage
+collector does not see calls.
 """
 
 import math
@@ -31,16 +33,20 @@ from weakref import ref
 from mypy_extensions import i64, mypyc_attr
 
 from tickwheel.clock import SystemClock
+from tickwheel.durations import Duration, to_ns
 from tickwheel.wheels.geometry import BINARY, Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
 from tickwheel.wheels.timer import FIRED, TICK_MAX, Timer
 
-__all__ = ["Call", "LoopTimer", "LoopWheel", "SleepTimer", "loop_wheel"]
+__all__ = ["Call", "LoopTimer", "LoopWheel", "SleepTimer", "loop_wheel", "to_seconds"]
 
 # A timer at infinity is never due; this is further than any wheel of milliseconds will turn.
 TICKS_MAX: Final = 2.0**61
 
-# As exact as clocks are: an alarm this close to its moment is due. The standard loop does the same; what a float
+# How much of a wheel is worked through before the loop gets its turn, about a millisecond.
+WORK_MAX: Final = 10_000
+
+# As exact as clocks are: a timer this close to its moment is due. The standard loop does the same; what a float
 # loses when it counts seconds for years (two units in its last place) comes on top.
 RESOLUTION_SECONDS: Final = 1e-9
 ROUNDING_ERROR: Final = 2.0**-51
@@ -53,46 +59,50 @@ _copy_context: Final = copy_context
 
 @mypyc_attr(acyclic=True)
 class LoopTimer(Timer):
-    """A timer that rings by itself."""
+    """A timer that runs by itself when it is due."""
 
-    __slots__ = ("_cancelled", "_clock", "_when")
+    __slots__ = ("_cancelled", "_loop_wheel", "_when")
 
-    def __init__(self, clock: "LoopWheel", when: float, payload: object) -> None:
+    def __init__(self, loop_wheel: "LoopWheel", when: float, payload: object) -> None:
         super().__init__(0, payload, FIRED, FIRED)
-        self._clock = clock
+        self._loop_wheel = loop_wheel
         self._when = when
         self._cancelled = False
 
     def cancel(self) -> None:
-        """Keep it from ringing."""
+        """Keep it from running."""
         if not self._cancelled:
             self._cancelled = True
-            self._clock.wheel.stop(self)
+            self._loop_wheel.wheel.stop(self)
 
     def _run(self) -> None:
-        """Ring: called by the loop, as it calls its own handles."""
+        """Do what it is for: called by the loop, as it calls its own handles."""
         raise NotImplementedError
-
-    def __lt__(self, other: object) -> bool:
-        if not isinstance(other, LoopTimer):
-            return NotImplemented
-        return self._when < other._when
 
 
 @mypyc_attr(acyclic=True)
 class Call(LoopTimer):
-    """A callback at a moment: behaves as `asyncio.TimerHandle` does."""
+    """A callback at a moment: behaves as `asyncio.TimerHandle` does, and `isinstance` takes it for one."""
 
     __slots__ = ("_args", "_context", "_shown", "_source_traceback")
 
     def __init__(
-        self, clock: "LoopWheel", when: float, callback: object, args: tuple[Any, ...], context: Context | None
+        self, loop_wheel: "LoopWheel", when: float, callback: object, args: tuple[Any, ...], context: Context | None
     ) -> None:
-        super().__init__(clock, when, callback)
+        super().__init__(loop_wheel, when, callback)
         self._args = args
         self._context: Any = _copy_context() if context is None else context
         self._source_traceback: Any = None  # where it was started, when the loop is debugged
         self._shown = ""
+
+    @property  # type: ignore[misc] # to inherit from a class of Python would cost a dict
+    def __class__(self) -> type:
+        return TimerHandle
+
+    def get_context(self) -> Context:
+        """Return the context the callback runs in; that of the caller when it is over."""
+        context: Context = _copy_context() if self._context is None else self._context
+        return context
 
     def cancelled(self) -> bool:
         """Tell whether it was cancelled."""
@@ -107,7 +117,7 @@ class Call(LoopTimer):
         if not self._cancelled:
             self._note()
             self._cancelled = True
-            self._clock.wheel.stop(self)
+            self._loop_wheel.wheel.stop(self)
 
     def release(self) -> object:
         """Let go of the callback and all it was to be called with and in."""
@@ -129,8 +139,8 @@ class Call(LoopTimer):
                 context.run(callback)
         except (SystemExit, KeyboardInterrupt):
             raise
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the loop's handler is told, and the loop goes on
-            self._clock.report(self, format_helpers._format_callback_source(callback, args), error)
+        except BaseException as error:  # noqa: BLE001 - the loop's exception handler reports it
+            self._loop_wheel.report(self, format_helpers._format_callback_source(callback, args), error)
 
     @property
     def _callback(self) -> Any:
@@ -146,6 +156,35 @@ class Call(LoopTimer):
             return self._shown
         return format_helpers._format_callback_source(self.payload, self._args)
 
+    def _compares(self, other: object) -> bool:
+        return isinstance(other, (Call, TimerHandle))
+
+    def __lt__(self, other: Any) -> Any:
+        return self._when < other.when() if self._compares(other) else NotImplemented
+
+    def __le__(self, other: Any) -> Any:
+        return self._when < other.when() or self == other if self._compares(other) else NotImplemented
+
+    def __gt__(self, other: Any) -> Any:
+        return self._when > other.when() if self._compares(other) else NotImplemented
+
+    def __ge__(self, other: Any) -> Any:
+        return self._when > other.when() or self == other if self._compares(other) else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        known: Any = other
+        return self._compares(other) and (self._when, self.payload, self._args, self._cancelled) == (
+            known.when(),
+            known._callback,
+            known._args,
+            known.cancelled(),
+        )
+
+    def __hash__(self) -> int:
+        return hash(self._when)
+
     def __repr__(self) -> str:
         state = " cancelled" if self._cancelled else ""
         return f"<Call{state} when={self._when} {self._describe()}".rstrip() + ">"
@@ -157,8 +196,8 @@ class SleepTimer(LoopTimer):
 
     __slots__ = ("_result",)
 
-    def __init__(self, clock: "LoopWheel", when: float, future: "Future[Any]", result: object) -> None:
-        super().__init__(clock, when, future)
+    def __init__(self, loop_wheel: "LoopWheel", when: float, future: "Future[Any]", result: object) -> None:
+        super().__init__(loop_wheel, when, future)
         self._result = result
 
     def release(self) -> object:
@@ -197,7 +236,7 @@ class LoopWheel:
         self._origin: float = self.time()
         self.awaited: i64 = TICK_MAX  # the tick for which the loop holds a call,
         self._awaited_when = math.inf  # its moment,
-        self._held: TimerHandle | None = None  # and the call
+        self._held: Any = None  # and the call: a weak reference, for the call holds the loop
 
     def time(self) -> float:
         """Read the loop's clock."""
@@ -219,56 +258,64 @@ class LoopWheel:
         self.start(call)
         return call
 
-    def start(self, alarm: LoopTimer) -> None:
-        """Have an alarm ring at its moment."""
+    def start(self, timer: LoopTimer) -> None:
+        """Have a timer run at its moment."""
         if self.closed:
             raise RuntimeError("Event loop is closed")
-        ticks = (alarm._when - self._origin) * self._ticks_per_second
+        ticks = (timer._when - self._origin) * self._ticks_per_second
         if not ticks < TICKS_MAX:  # what is not a number is never due either
             ticks = TICKS_MAX
         elif ticks < 0.0:
             ticks = 0.0
         due: i64 = math.ceil(ticks)
-        delay: i64 = due - self.wheel._now
-        if delay < 0:  # noqa: PLR1730 - max would make Python integers of both
-            delay = 0
-        self.wheel.restart(alarm, delay)
-        if alarm.due < self.awaited:
+        self.wheel.admit(timer, due)
+        if timer.due < self.awaited:
             self._arm()
 
-    def due(self) -> list[LoopTimer]:
-        """Take from the wheel what is due now, by `when`."""
+    def take_due(self) -> list[LoopTimer]:
+        """Take from the wheel what is due now, by `when`; a bounded part of it, if it is very much."""
         if self.awaited == TICK_MAX:
             return []
         now = self.time()
         if now + now * ROUNDING_ERROR + RESOLUTION_SECONDS < self._awaited_when:
             return []
         tick: i64 = int((now - self._origin) * self._ticks_per_second)
-        alarms: list[Any] = self.wheel.advance(max(tick, self.awaited, self.wheel._now))
-        if len(alarms) > 1:
-            alarms.sort(key=_by_when)  # several moments share a tick
+        wheel = self.wheel
+        due: list[Any] = wheel.advance(max(tick, self.awaited, wheel._now), WORK_MAX)
+        while wheel._ready.count:  # the rest of the last tick, without which it could not be sorted
+            due.extend(wheel.advance(wheel._now, WORK_MAX))
+        if len(due) > 1:
+            due.sort(key=_by_when)  # several moments share a tick
         self._arm()
-        return alarms
+        return due
 
-    def woken(self) -> list[LoopTimer]:
+    def take_due_when_woken(self) -> list[LoopTimer]:
         """Take what is due in the call that the loop held; if it came too soon, another one is held."""
         self._held = None
-        alarms = self.due()
-        if not alarms:
+        due = self.take_due()
+        if not due:
             self._arm()
-        return alarms
+        return due
 
-    def ring(self) -> None:
-        """Ring what is due: what a loop is asked to call that knows nothing of alarms."""
-        for alarm in self.woken():
-            if not alarm._cancelled:
-                alarm._run()
+    def run_due(self) -> None:
+        """Run what is due: what a loop is asked to call that does not know this wheel."""
+        due = self.take_due_when_woken()
+        for index, timer in enumerate(due):
+            if not timer._cancelled:
+                try:
+                    timer._run()
+                except BaseException:  # SystemExit or KeyboardInterrupt: the loop ends, and runs the rest next time
+                    loop: Any = self.loop()
+                    for left in due[index + 1 :]:
+                        loop.call_soon(left._run)
+                    raise
 
     def _arm(self) -> None:
         """Have the loop call when the wheel next has work."""
-        if self._held is not None:
-            self._held.cancel()
-            self._held = None
+        held = None if self._held is None else self._held()
+        if held is not None:
+            held.cancel()
+        self._held = None
         due = self.wheel.next_due()
         if due is None:
             self.awaited = TICK_MAX
@@ -277,45 +324,52 @@ class LoopWheel:
         self._awaited_when = self._origin + due / self._ticks_per_second
         loop: Any = self.loop()
         when = self._awaited_when
-        self._held = loop.call_at(when, self.ring) if self._wake_at is None else self._wake_at(loop, when)
+        self._held = ref(loop.call_at(when, self.run_due) if self._wake_at is None else self._wake_at(loop, when))
 
-    def report(self, alarm: LoopTimer, what: str, error: BaseException) -> None:
-        """Tell the loop's exception handler."""
+    def report(self, timer: LoopTimer, what: str, error: BaseException) -> None:
+        """Call the loop's exception handler."""
         loop = self.loop()
         if loop is not None:
             message = f"Exception in callback {what}"
-            loop.call_exception_handler({"message": message, "exception": error, "handle": alarm})
+            loop.call_exception_handler({"message": message, "exception": error, "handle": timer})
 
     def close(self) -> None:
-        """Let go of everything; nothing rings any more."""
+        """Let go of everything; nothing runs any more."""
         self.closed = True
         self._held = None
         self.awaited = TICK_MAX
         self.wheel.close()
 
 
-_clocks: Final[dict[int, LoopWheel]] = {}  # by the identity of their loops, which outlive their entries
+_wheels: Final[dict[int, LoopWheel]] = {}  # by the identity of their loops, which outlive their entries
 
 
 def loop_wheel(loop: AbstractEventLoop) -> LoopWheel:
-    """Return the clock of a loop: its own, or one that is hung on it."""
-    clock = _clocks.get(id(loop))
-    return _hang_clock(loop) if clock is None else clock
+    """Return the wheel of a loop: its own, or one that is attached to it."""
+    wheel = _wheels.get(id(loop))
+    return _attach_wheel(loop) if wheel is None else wheel
 
 
-def _hang_clock(loop: AbstractEventLoop) -> LoopWheel:
-    for number, clock in list(_clocks.items()):
-        owner = clock.loop()
+def _attach_wheel(loop: AbstractEventLoop) -> LoopWheel:
+    for number, wheel in list(_wheels.items()):
+        owner = wheel.loop()
         if owner is None or owner.is_closed():
-            _forget(number, clock)
-    own: object = getattr(loop, "_alarms", None)
-    clock = own if isinstance(own, LoopWheel) else LoopWheel(loop)
-    _clocks[id(loop)] = clock
-    return clock
+            _forget(number, wheel)
+    own: object = getattr(loop, "_timers", None)
+    wheel = own if isinstance(own, LoopWheel) else LoopWheel(loop)
+    _wheels[id(loop)] = wheel
+    return wheel
 
 
 def _forget(number: int, _: object) -> None:
-    """Let go of the clock of a loop that is gone."""
-    clock = _clocks.pop(number, None)
-    if clock is not None:
-        clock.close()
+    """Let go of the wheel of a loop that is gone."""
+    wheel = _wheels.pop(number, None)
+    if wheel is not None:
+        wheel.close()
+
+
+def to_seconds(delay: Duration) -> float:
+    """Return a delay as event loops count it; a negative number is one that has passed, as it is for asyncio."""
+    if isinstance(delay, (float, int)):
+        return float(delay)
+    return to_ns(delay) / 1e9

@@ -47,10 +47,16 @@ class ManualTimers(AbstractTimers):
             self._clock.advance_ns(wait_ns)
 
     def run_due(self) -> None:
-        """Run what is due at the clock's present moment."""
-        while due := self._registry.collect():
-            for handle in due:
-                self._run(handle)
+        """Run what is due at the clock's present moment.
+
+        What a callback raises is reported, unless it is no `Exception`: then it ends this call, and the next one
+        runs what is left.
+        """
+        while True:
+            self._registry.collect()
+            self._run_due()
+            if self._registry.caught_up:
+                return
 
     def advance_to_next(self) -> bool:
         """Jump to the next moment something runs, and run it; False if nothing is pending, or time is paused."""

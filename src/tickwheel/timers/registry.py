@@ -1,4 +1,4 @@
-"""What a set of timers has pending, under one lock: handles on a wheel, by key and by group.
+r"""What is pending, due and running in one process, under one lock: handles on a wheel, by key and by group.
 
 Here times become ticks: a deadline is rounded up to a tick and the present moment down, so a timer can
 never fire early, and at most one tick late:
@@ -6,22 +6,38 @@ never fire early, and at most one tick late:
     tick 10 ms            now 0.123 s -> tick 12         after(0.05): deadline 0.173 s -> tick 18
                                                          it runs when the clock has reached 0.180 s
 
-The verbs are in `timers.py`, and who turns the wheel in the modules beside it. They say until which tick they
-sleep (`awaited`), and are woken for what comes due before.
+A handle goes round between four places, and each step is taken under the lock:
+
+              collect             begin                end_run
+    wheel ------------> due_ring --------> running_ring --------> wheel        periodic
+      ^                    |       \-----> over                                the last run
+      +------- touch ------+               over                                cancel, from any of them
+
+So a periodic timer that waits for an executor, or still runs, is not collected again: it cannot pile up, and does
+not run beside itself. The periods that pass meanwhile are counted in `missed`.
+
+The verbs are in `timers.py`, and the drivers that turn the wheel in the modules beside it. A driver says until which
+tick it sleeps (`awaited`), and is woken for what is due before.
+
+Compiled, and while the interpreter has a global lock, starting, cancelling and touching a timer without key or group
+take no other: native code that calls no Python is not interrupted. So clocks are read before anything changes, and
+what the user gave is dropped after.
 """
 
+import sys
 from collections.abc import Callable, Hashable
 from threading import RLock
 from typing import Any, Final
 
 from mypy_extensions import i64
 
+from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import DuplicateKey, MissingCallback, TimersStopped, TooManyTimers
-from tickwheel.timers.handle import Keeper, TimerHandle
+from tickwheel.timers.handle import Details, PendingTimer, TimerHandle, TimerOwner
 from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.wheels.geometry import Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
-from tickwheel.wheels.timer import STOPPED, TICK_MAX
+from tickwheel.wheels.timer import FIRED, NOWHERE, STOPPED, TICK_MAX, Slot
 
 __all__ = ["TimerRegistry"]
 
@@ -29,36 +45,50 @@ __all__ = ["TimerRegistry"]
 # enough that others get it after a millisecond even when a machine wakes up to a million overdue timers.
 BATCH_MAX: Final = 1000
 
+# A handle that has begun, with what to call: read together, since a cancel on another thread drops both.
+Run = tuple[TimerHandle, Callable[..., object], tuple[Any, ...]]
+
+# Whether native code runs to its end before another thread can.
+UNINTERRUPTED: Final[bool] = not __file__.endswith(".py") and getattr(sys, "_is_gil_enabled", lambda: True)()
+
 _callable: Final = callable  # held here it costs less than one that is looked up
 
 
-class TimerRegistry(Keeper):
-    """Handles, and where they are. It knows its driver only weakly: a set that is dropped is gone, and closes it."""
+class TimerRegistry(TimerOwner):
+    """Handles, and where they are. It knows its driver only weakly: timers that are dropped close it."""
 
     def __init__(self, driver: Any, time: ScaledClock, geometry: Geometry, pending_max: int) -> None:
         self.time = time
         self._driver = driver
-        self.wheel = HierarchicalWheel(geometry)
+        self._tick_ns = geometry.tick_ns
+        self._pending_max = pending_max
         self.stopped = False
+        self.caught_up = True  # whether the last `collect` reached the present moment
         self.awaited: i64 = 0  # the tick the driver sleeps until; 0 while it is awake, or has none
         self.by_key: dict[Hashable, TimerHandle] = {}
         self.by_group: dict[Hashable, dict[TimerHandle, None]] = {}
-        self._tick_ns = geometry.tick_ns
-        self._pending_max = pending_max
+        self.wheel = HierarchicalWheel(geometry)
+        self.due_ring = Slot(NOWHERE)
+        self.running_ring = Slot(NOWHERE)
         self.renew_lock()
 
     def renew_lock(self) -> None:
-        """Take a new lock: a forked child may have been left one that nobody will release."""
+        """Take a new lock: in a forked child, the old one may never be released."""
         self.lock: Any = RLock()
         # Bound once: a `with` looks both of them up each time.
         self._acquire: Callable[[], object] = self.lock.acquire
         self._release: Callable[[], object] = self.lock.release
 
-    def renew_wheel(self) -> None:
-        """Forget what is pending."""
-        self.wheel = HierarchicalWheel(self.wheel.geometry, self.wheel.now)
+    def forget_all(self) -> None:
+        """Cancel everything, as after a fork."""
         self.by_key.clear()
         self.by_group.clear()
+        old, self.wheel = self.wheel, HierarchicalWheel(self.wheel.geometry, self.wheel.now)
+        for ring in (self.due_ring, self.running_ring):
+            ring.dissolve()
+        self.due_ring = Slot(NOWHERE)
+        self.running_ring = Slot(NOWHERE)
+        old.close()
 
     # -- starting
 
@@ -66,114 +96,175 @@ class TimerRegistry(Keeper):
         self,
         callback: Callable[..., object] | None,
         args: tuple[Any, ...],
-        delay_ns: int,
+        delay: Duration,
         key: Hashable = None,
         group: Hashable = None,
         replace: bool = False,  # noqa: FBT001, FBT002 - a native call; the verbs have it by name
     ) -> TimerHandle:
         """Start a timer that runs once."""
-        handle = TimerHandle(self, callback, args, delay_ns, key, group)
+        delay_ns = to_ns(delay)
+        if key is None and group is None:
+            handle = TimerHandle(self, callback, args, delay_ns, None)
+        else:
+            handle = TimerHandle(self, callback, args, delay_ns, Details(key, group, 1, False))  # noqa: FBT003 - as above
         self.enter(handle, self.time.now_ns() + delay_ns, replace)
         return handle
 
     def enter(self, handle: TimerHandle, deadline_ns: int, replace: bool) -> None:  # noqa: FBT001 - as above
         """Check a new handle and put it on the wheel."""
+        if not _callable(handle.payload):
+            raise MissingCallback(handle.payload)
+        details = handle._details
+        if UNINTERRUPTED and details is None:
+            self._check_room()
+            self._enter(handle, deadline_ns)
+            return
+        replaced: TimerHandle | None = None
         self._acquire()
         try:
-            if self.stopped:
-                raise TimersStopped
-            if not _callable(handle.callback):
-                raise MissingCallback(handle.callback)
-            if len(self.wheel) >= self._pending_max:
-                raise TooManyTimers(self._pending_max)
-            if handle.key is not None and handle.key in self.by_key:
-                if not replace:
-                    raise DuplicateKey(handle.key)
-                self.cancel(self.by_key[handle.key])
-            self._list(handle)
-            self._place(handle, deadline_ns)
+            self._check_room()
+            if details is not None:
+                replaced = self._list(handle, replace)
+            self._enter(handle, deadline_ns)
         finally:
             self._release()
+            if replaced is not None:
+                replaced.release()
+
+    def _enter(self, handle: TimerHandle, deadline_ns: int) -> None:
+        try:
+            self._place(handle, deadline_ns)
+        except BaseException:  # the driver could not be woken
+            self._withdraw(handle)
+            raise
+
+    def _check_room(self) -> None:
+        if self.stopped:
+            raise TimersStopped
+        if self.wheel.__len__() >= self._pending_max:
+            raise TooManyTimers(self._pending_max)
 
     def _place(self, handle: TimerHandle, deadline_ns: int) -> None:
-        """Put a handle's timer on the wheel, or move it there."""
+        """Put a handle on the wheel, or move it there."""
         handle._deadline_ns = deadline_ns
-        ticks = max((deadline_ns + self._tick_ns - 1) // self._tick_ns - self.wheel._now, 0)
-        timer = handle._timer
-        if timer is None or timer.slot is STOPPED:
-            timer = self.wheel.start(ticks, handle)
-            handle._timer = timer
-        else:
-            self.wheel.restart(timer, ticks)
-        if timer.due < self.awaited:
+        due = (deadline_ns + self._tick_ns - 1) // self._tick_ns
+        self.wheel.admit(handle, min(due, TICK_MAX))
+        if handle.due < self.awaited:
             self.wake()
 
     def wake(self) -> None:
         """Have the driver look at the wheel again."""
         driver: Any = self._driver()
-        driver._wake()
+        if driver is not None:
+            driver._wake()
 
-    def _list(self, handle: TimerHandle) -> None:
-        if handle.key is not None:
-            self.by_key[handle.key] = handle
-        if handle.group is not None:
-            self.by_group.setdefault(handle.group, {})[handle] = None
+    def _list(self, handle: TimerHandle, replace: bool) -> TimerHandle | None:  # noqa: FBT001 - as above
+        """Enter a handle by key and group; return the one it replaced, to be released outside of the lock."""
+        key, group = handle.key, handle.group
+        replaced = None if key is None else self.by_key.get(key)
+        if replaced is not None and not replace:
+            raise DuplicateKey(key)
+        if group is not None:
+            self.by_group.setdefault(group, {})[handle] = None
+        if replaced is not None:
+            self._withdraw(replaced)
+        if key is not None:
+            self.by_key[key] = handle
+        return replaced
 
     def _unlist(self, handle: TimerHandle) -> None:
-        if handle.key is not None and self.by_key.get(handle.key) is handle:
-            del self.by_key[handle.key]
-        members = self.by_group.get(handle.group) if handle.group is not None else None
+        if handle._details is None:
+            return
+        key, group = handle.key, handle.group
+        if key is not None and self.by_key.get(key) is handle:
+            del self.by_key[key]
+        members = self.by_group.get(group) if group is not None else None
         if members is not None:
             members.pop(handle, None)
             if not members:
-                del self.by_group[handle.group]
+                del self.by_group[group]
 
     # -- stopping and moving
 
     def find(self, handle_or_key: object) -> TimerHandle | None:
-        """Return a handle that is this set's, or the one with a key."""
+        """Return a handle of this registry that is not over, by itself or by its key."""
         if isinstance(handle_or_key, TimerHandle):
-            return handle_or_key if handle_or_key._keeper is self else None
+            handle = handle_or_key
+            return handle if handle._owner is self and handle.slot is not STOPPED else None
         return self.by_key.get(handle_or_key)
 
     def cancel(self, handle_or_key: object) -> bool:
-        """Keep a timer from running again; False if there is none such, or it is over."""
+        """Keep a timer from running again; False if there is none, or it is over."""
+        if UNINTERRUPTED and isinstance(handle_or_key, TimerHandle) and handle_or_key._details is None:
+            handle = self.find(handle_or_key)
+            if handle is None:
+                return False
+            self._withdraw(handle)
+        else:
+            self._acquire()
+            try:
+                handle = self.find(handle_or_key)
+                if handle is None:
+                    return False
+                self._withdraw(handle)
+            finally:
+                self._release()
+        # Outside of the lock: what is dropped may run any code.
+        handle.release()
+        return True
+
+    def cancel_group(self, group: Hashable) -> int:
+        """Cancel every timer of a group and return how many."""
         self._acquire()
         try:
-            handle = self.find(handle_or_key)
-            if handle is None or handle._cancelled or handle._done:
-                return False
-            handle._cancelled = True
-            self._unlist(handle)
-            if handle._timer is not None:
-                self.wheel.stop(handle._timer)
-            return True
+            members = list(self.by_group.get(group, ()))
+            for handle in members:
+                self._withdraw(handle)
         finally:
             self._release()
+        for handle in members:
+            handle.release()
+        return len(members)
+
+    def _withdraw(self, handle: TimerHandle) -> None:
+        """Take a handle out of where it is; it is over, and still to be released."""
+        self._unlist(handle)
+        slot = handle.slot
+        if slot.owner != NOWHERE:
+            self.wheel.withdraw(handle)
+            return
+        if slot is self.due_ring or slot is self.running_ring:
+            slot.unlink(handle)
+        handle.lie_in(STOPPED)
 
     def touch(self, handle_or_key: object, delay_ns: int | None) -> bool:
-        """Let a timer wait anew; False if there is none such, or it was cancelled."""
+        """Restart the wait of a timer; False if there is none, or it is over."""
+        now_ns = self.time.now_ns()
+        if UNINTERRUPTED and isinstance(handle_or_key, TimerHandle) and handle_or_key._details is None:
+            return self._touch(self.find(handle_or_key), now_ns, delay_ns)
         self._acquire()
         try:
-            handle = self.find(handle_or_key)
-            if handle is None or handle._cancelled:
-                return False
-            if self.stopped:
-                raise TimersStopped
-            if handle._done:
-                if handle.key is not None and handle.key in self.by_key:
-                    raise DuplicateKey(handle.key)
-                handle._done = False
-                handle.count = 0
-                self._list(handle)
-            wait_ns = handle._delay_ns if delay_ns is None else delay_ns
-            self._place(handle, self.time.now_ns() + wait_ns)
-            return True
+            return self._touch(self.find(handle_or_key), now_ns, delay_ns)
         finally:
             self._release()
 
+    def _touch(self, handle: TimerHandle | None, now_ns: int, delay_ns: int | None) -> bool:
+        if handle is None:
+            return False
+        deadline_ns = now_ns + (handle._delay_ns if delay_ns is None else delay_ns)
+        details = handle._details
+        if details is not None and handle.slot is self.running_ring:
+            handle._deadline_ns = deadline_ns
+            details.touched = True
+            return True
+        if handle.slot is self.due_ring:
+            self.due_ring.unlink(handle)
+            handle.lie_in(FIRED)
+        self._place(handle, deadline_ns)
+        return True
+
     def now_ns(self) -> int:
-        """Read the time that deadlines go by."""
+        """Read the clock of the deadlines."""
         return self.time.now_ns()
 
     # -- for the drivers
@@ -183,72 +274,134 @@ class TimerRegistry(Keeper):
         due = self.wheel.next_due()
         return None if due is None else self.time.wait_ns(due * self._tick_ns)
 
+    def prepare_sleep(self) -> int | None:
+        """Announce until when the driver sleeps, so that an earlier timer wakes it, and return `wait_ns`.
+
+        In this order: a timer started between the two would wake nobody otherwise.
+        """
+        due = self.wheel.next_due()
+        self.awaited = TICK_MAX if due is None else due
+        return None if due is None else self.time.wait_ns(due * self._tick_ns)
+
     def collect(self) -> list[TimerHandle]:
-        """Take from the wheel what is due now, up to a batch, and put back what comes again."""
+        """Move what is due now from the wheel to the due ring, and return it: up to a batch, in bounded time.
+
+        Fewer, even none, do not mean that there are no more: `caught_up` does.
+        """
         due: list[TimerHandle] = []
         self._acquire()
         try:
             if self.stopped:
+                self.caught_up = True
                 return due
-            now_ns = self.time.now_ns()
-            for timer in self.wheel.advance(max(now_ns // self._tick_ns, self.wheel._now), BATCH_MAX):
-                handle = timer.payload
-                assert isinstance(handle, TimerHandle)
-                due.append(handle)
-                handle.count += 1
-                if handle.count == handle.times:
-                    timer.take()
-                elif not handle.fixed_delay:
-                    next_ns = handle._deadline_ns + handle._delay_ns
-                    if next_ns <= now_ns:
-                        missed = (now_ns - next_ns) // handle._delay_ns + 1
-                        handle.missed += missed
-                        next_ns += missed * handle._delay_ns
-                    self._place(handle, next_ns)
+            tick = self.time.now_ns() // self._tick_ns
+            target = max(tick, self.wheel._now)
+            for timer in self.wheel.advance(target, BATCH_MAX):
+                assert isinstance(timer, TimerHandle)
+                self.due_ring.append(timer)
+                due.append(timer)
+            self.caught_up = len(due) < BATCH_MAX and self.wheel._now >= target
         finally:
             self._release()
         return due
 
-    def begin_run(self, handle: TimerHandle) -> bool:
-        """Say whether a collected handle is still to be run, and that it now is."""
+    def begin(self, handle: TimerHandle) -> Run | None:
+        """Say that a collected handle now runs; None if it was cancelled, touched or stopped meanwhile."""
         self._acquire()
         try:
-            if handle._cancelled:
-                return False
-            if handle.count == handle.times and not handle.pending:
-                handle._done = True
-                self._unlist(handle)
-            return True
+            return self._begin(handle) if handle.slot is self.due_ring else None
         finally:
             self._release()
 
+    def begin_next(self) -> Run | None:
+        """Say that the first handle of the due ring now runs; None if there is none."""
+        self._acquire()
+        try:
+            first = self.due_ring.next
+            if self.stopped or first is self.due_ring:
+                return None
+            assert isinstance(first, TimerHandle)
+            return self._begin(first)
+        finally:
+            self._release()
+
+    def _begin(self, handle: TimerHandle) -> Run:
+        now_ns = self.time.now_ns()
+        callback: Any = handle.payload
+        run: Run = (handle, callback, handle._args)
+        self.due_ring.unlink(handle)
+        details = handle._details
+        if details is not None:
+            details.count += 1
+            if details.count != details.times:
+                if not details.fixed_delay:
+                    passed = (now_ns - handle._deadline_ns) // handle._delay_ns
+                    if passed > 0:
+                        details.missed += passed
+                        handle._deadline_ns += passed * handle._delay_ns
+                self.running_ring.append(handle)
+                return run
+            self._unlist(handle)
+        handle._done = True
+        handle.lie_in(STOPPED)
+        return run
+
     def end_run(self, handle: TimerHandle) -> None:
-        """Let a timer with a fixed delay wait again."""
-        if not handle.fixed_delay or handle.count == handle.times:
+        """Let a periodic timer wait again; let go of what a finished one held."""
+        if handle._done:
+            handle.release()
             return
         self._acquire()
         try:
-            if not handle._cancelled and not self.stopped and not handle.pending:
-                self._place(handle, self.time.now_ns() + handle._delay_ns)
+            details = handle._details
+            if details is None or handle.slot is not self.running_ring:
+                return  # cancelled or stopped while it ran
+            next_ns = handle._deadline_ns
+            if details.touched:
+                details.touched = False
+            elif details.fixed_delay:
+                next_ns = self.time.now_ns() + handle._delay_ns
+            else:
+                next_ns += handle._delay_ns
+            self.running_ring.unlink(handle)
+            handle.lie_in(FIRED)
+            self._place(handle, next_ns)
         finally:
             self._release()
 
-    def close(self) -> list[TimerHandle]:
-        """Stop for good and hand back what was pending, by due time."""
-        left: list[TimerHandle] = []
+    def close(self) -> list[PendingTimer]:
+        """Stop for good and hand back what was due, would have come again, or was pending: by due time."""
+        handles: list[TimerHandle] = []
         self._acquire()
         try:
             if self.stopped:
-                return left
-            for timer in self.wheel.advance(TICK_MAX):
-                handle = timer.take()
-                assert isinstance(handle, TimerHandle)
-                handle._cancelled = True
-                left.append(handle)
+                return []
             self.stopped = True
+            for timer in self.due_ring.timers() + self.running_ring.timers() + self.wheel.advance(TICK_MAX):
+                assert isinstance(timer, TimerHandle)
+                if timer.slot is self.running_ring:
+                    timer._deadline_ns += timer._delay_ns
+                if timer.slot is not FIRED:
+                    timer.slot.unlink(timer)
+                timer.lie_in(STOPPED)
+                handles.append(timer)
             self.wheel.close()
+            self.due_ring.dissolve()
+            self.running_ring.dissolve()
             self.by_key.clear()
             self.by_group.clear()
+            now_ns = self.time.now_ns()
         finally:
             self._release()
+        handles.sort(key=_deadline)
+        left: list[PendingTimer] = []
+        for handle in handles:
+            callback: Any = handle.payload
+            due_in = max(handle._deadline_ns - now_ns, 0) / 1e9
+            left.append(PendingTimer(handle, callback, handle._args, handle.key, handle.group, due_in))
+            handle.release()
         return left
+
+
+def _deadline(handle: TimerHandle) -> int:
+    return handle._deadline_ns

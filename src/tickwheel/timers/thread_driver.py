@@ -1,4 +1,4 @@
-"""`Timers`: a wheel turned by a thread of its own.
+"""`Timers`: a wheel turned by a thread.
 
     from tickwheel import Timers
 
@@ -14,14 +14,16 @@ while nothing is pending it does not wake at all.
 import atexit
 import os
 import threading
-from concurrent.futures import Executor
+import time
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
+from functools import partial
 from typing import Final, Self, Unpack
 from weakref import WeakSet
 
 from tickwheel.clock import Clock, SystemClock
-from tickwheel.errors import TimersStopped
-from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.registry import TimerRegistry
+from tickwheel.durations import DURATION_NS_MAX
+from tickwheel.errors import InvalidExecutor, TimersStopped
+from tickwheel.timers.handle import PendingTimer, TimerHandle
 from tickwheel.timers.timers import AbstractTimers, Options, log
 from tickwheel.wheels import TICK_MAX
 
@@ -32,15 +34,23 @@ WAIT_SECONDS_MAX: Final = 86_400.0
 
 STOP_SECONDS_MAX: Final = 5.0  # how long stop() waits for a callback that is still running
 
+ERROR_PAUSE_SECONDS: Final = 0.1  # between two attempts of the thread, if every one of them fails
+
 
 class Timers(AbstractTimers):
-    """Timers for any thread; callbacks run on the wheel's thread, or in an executor."""
+    """Timers for any thread; callbacks run on one thread of their own, or in an executor of threads."""
 
     def __init__(
         self, *, clock: Clock | None = None, executor: Executor | None = None, **options: Unpack[Options]
     ) -> None:
+        if isinstance(executor, ProcessPoolExecutor):
+            raise InvalidExecutor(executor, "they cannot be sent to another process; pass a ThreadPoolExecutor")
+        if executor is not None and not callable(getattr(executor, "submit", None)):
+            raise InvalidExecutor(executor, "it has no submit(); pass a ThreadPoolExecutor")
         super().__init__(clock or SystemClock(), **options)
         self._executor = executor
+        if executor is not None:
+            self._slow_ns = DURATION_NS_MAX  # a slow callback delays no other timer
         self._condition = threading.Condition(self._registry.lock)
         self._thread: threading.Thread | None = None
         self._registry.awaited = TICK_MAX  # as if it slept: the first timer starts the thread
@@ -52,9 +62,10 @@ class Timers(AbstractTimers):
             if self._registry.stopped:
                 raise TimersStopped
             if not self.running:
-                self._thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
+                thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
+                thread.start()  # may raise, and then the next timer tries again
+                self._thread = thread
                 self._registry.awaited = 0
-                self._thread.start()
         return self
 
     @property
@@ -62,8 +73,11 @@ class Timers(AbstractTimers):
         """Whether the thread turns the wheel."""
         return self._thread is not None and self._thread.is_alive()
 
-    def stop(self) -> list[TimerHandle]:
-        """Stop for good and hand back what was pending, by due time; a callback that runs is waited for."""
+    def stop(self) -> list[PendingTimer]:
+        """Stop for good and hand back what was pending, by due time; wait for a callback that runs.
+
+        No callback begins after this was called, on the thread or in the executor.
+        """
         with self._registry.lock:
             left = self._registry.close()
             self._condition.notify_all()
@@ -71,7 +85,7 @@ class Timers(AbstractTimers):
         if thread is not None and thread is not threading.current_thread():
             thread.join(STOP_SECONDS_MAX)
             if thread.is_alive():
-                log.warning("a callback is still running %.0f s after stop()", STOP_SECONDS_MAX)
+                log.warning("a timer callback is still running %.0f s after stop()", STOP_SECONDS_MAX)
         return left
 
     def __enter__(self) -> Self:
@@ -80,43 +94,78 @@ class Timers(AbstractTimers):
     # -- the thread
 
     def _turn(self) -> None:
-        registry = self._registry
-        while not registry.stopped:
-            due = registry.collect()
-            for handle in due:
-                self._dispatch(handle)
-            if not due:
-                self._sleep(registry)
+        while not self._registry.stopped:
+            try:
+                self._turn_once()
+            except BaseException as error:  # noqa: BLE001 - raised into this thread, or by the clock: timers go on
+                log.error("the timer thread failed and continues", exc_info=error)
+                time.sleep(ERROR_PAUSE_SECONDS)
 
-    def _sleep(self, registry: TimerRegistry) -> None:
+    def _turn_once(self) -> None:
+        """Run one batch of what is due, or sleep until something is."""
+        due = self._registry.collect()
+        if self._executor is None:
+            self._run_due()
+        else:
+            for handle in due:
+                self._submit(handle, self._executor)
+        if not self._registry.caught_up:
+            time.sleep(0)  # gives other threads the interpreter, and so the lock, between two batches
+        elif not due:
+            self._sleep()
+
+    def _sleep(self) -> None:
+        registry = self._registry
         with self._condition:
-            wait_ns = registry.wait_ns()
-            if registry.stopped or wait_ns == 0:
-                return
-            registry.awaited = TICK_MAX if wait_ns is None else registry.wheel.next_due() or TICK_MAX
-            self._condition.wait(None if wait_ns is None else min(wait_ns / 1e9, WAIT_SECONDS_MAX))
-            registry.awaited = 0
+            try:
+                wait_ns = registry.prepare_sleep()
+                if wait_ns != 0 and not registry.stopped:
+                    self._condition.wait(None if wait_ns is None else min(wait_ns / 1e9, WAIT_SECONDS_MAX))
+            finally:
+                registry.awaited = 0
 
     def _wake(self) -> None:
-        if self._thread is None:
-            self.start()
-        self._condition.notify_all()
+        with self._condition:
+            if not self.running:
+                self.start()
+            self._condition.notify_all()
 
-    def _dispatch(self, handle: TimerHandle) -> None:
-        if self._executor is None:
-            self._run(handle)
-            return
+    def _contains(self, error: BaseException) -> bool:
+        """Contain every error: a thread has no caller, and sys.exit() in a callback must not end all timers."""
+        return error is not None
+
+    # -- the executor
+
+    def _submit(self, handle: TimerHandle, executor: Executor) -> None:
         try:
-            self._executor.submit(self._run, handle)
-        except RuntimeError as error:  # it was shut down
+            future = executor.submit(self._run_submitted, handle)
+        except BaseException as error:  # noqa: BLE001 - it was shut down, or cannot start a thread
+            self._fail(handle, error)
+        else:
+            future.add_done_callback(partial(self._settle, handle))
+
+    def _run_submitted(self, handle: TimerHandle) -> None:
+        run = self._registry.begin(handle)
+        if run is not None:
+            self._run(*run)
+
+    def _settle(self, handle: TimerHandle, future: "Future[None]") -> None:
+        """Report a callback that the executor gave up without running it."""
+        error = CancelledError() if future.cancelled() else future.exception()
+        if error is not None:
+            self._fail(handle, error)
+
+    def _fail(self, handle: TimerHandle, error: BaseException) -> None:
+        if self._registry.begin(handle) is not None:
             self._report(handle, error)
+            self._registry.end_run(handle)
 
     # -- a forked child has the timers but not the thread
 
     def _forget_parent(self) -> None:
         """Begin anew in a forked child: the parent's timers are the parent's to run."""
         self._registry.renew_lock()
-        self._registry.renew_wheel()
+        self._registry.forget_all()
         self._registry.awaited = TICK_MAX
         self._condition = threading.Condition(self._registry.lock)
         self._thread = None
@@ -128,7 +177,7 @@ _default_lock = threading.Lock()
 
 
 def default_timers() -> Timers:
-    """Return the timers that everyone in this process may share."""
+    """Return the timers that everything in this process may share."""
     global _default  # noqa: PLW0603 - one a process, made when first asked for
     with _default_lock:
         if _default is None or _default._registry.stopped:

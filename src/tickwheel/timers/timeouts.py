@@ -11,7 +11,7 @@ rescheduled, and asked whether it expired.
                           \--time is up--> expiring --exit--> expired
 
 The timeout itself is the timer. On an `aio.EventLoop` it waits on the loop's wheel; on any other loop, uvloop included,
-on a wheel that is hung on it and for which the loop holds one call.
+on a wheel that is attached to it and for which the loop holds one call.
 """
 
 from asyncio import CancelledError, Handle, current_task, get_running_loop
@@ -21,7 +21,8 @@ from typing import Any, Final, Self
 
 from mypy_extensions import i64
 
-from tickwheel.timers.loop_timers import LoopTimer, LoopWheel, loop_wheel
+from tickwheel.durations import Duration
+from tickwheel.timers.loop_timers import LoopTimer, LoopWheel, loop_wheel, to_seconds
 from tickwheel.wheels.timer import FIRED
 
 __all__ = ["Timeout", "timeout", "timeout_at"]
@@ -52,16 +53,16 @@ DONE: Final[Any] = Done()
 class Timeout(LoopTimer):
     """An asynchronous context manager that limits how long its body may take.
 
-    Unlike other alarms it is visible to the garbage collector: the task it holds has it on its stack.
+    Unlike other loop timers it is visible to the garbage collector: the task it holds has it on its stack.
     """
 
     __slots__ = ("_cancelling", "_limited", "_overdue", "_soon", "_state", "_task")
 
-    def __init__(self, when: float | None, clock: LoopWheel | None = None, delay: float = 0.0) -> None:
-        if clock is None:
-            clock = loop_wheel(_running_loop())
-            delay = 0.0 if when is None else when - clock.time()
-        super().__init__(clock, 0.0 if when is None else when, None)
+    def __init__(self, when: float | None, wheel: LoopWheel | None = None, delay: float = 0.0) -> None:
+        if wheel is None:
+            wheel = loop_wheel(_running_loop())
+            delay = 0.0 if when is None else when - wheel.time()
+        super().__init__(wheel, 0.0 if when is None else when, None)
         self._limited = when is not None
         self._overdue = delay <= 0.0
         self._state: i64 = CREATED
@@ -87,13 +88,13 @@ class Timeout(LoopTimer):
         self._limited = when is not None
         if when is not None:
             self._when = when
-            self._overdue = when <= self._clock.time()
+            self._overdue = when <= self._loop_wheel.time()
             self._schedule()
 
     async def __aenter__(self) -> Self:
         if self._state != CREATED:
             raise RuntimeError("Timeout has already been entered")
-        task = _current_task(self._clock.loop())
+        task = _current_task(self._loop_wheel.loop())
         if task is None:
             raise RuntimeError("Timeout should be used inside a task")
         self._state = ENTERED
@@ -129,17 +130,15 @@ class Timeout(LoopTimer):
         if self._overdue:
             self._soon = _running_loop().call_soon(self._run)
         else:
-            self._clock.start(self)
+            self._loop_wheel.start(self)
 
     def _halt(self) -> None:
-        """Keep it from ringing; it may be started again."""
+        """Keep it from running; it may be started again."""
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
         elif self.pending:
-            task = self._task
-            self._clock.wheel.stop(self)
-            self._task = task
+            self._loop_wheel.wheel.withdraw(self)
             self.lie_in(FIRED)
 
     def _run(self) -> None:
@@ -172,12 +171,13 @@ def explain(error: BaseException) -> None:
         later.__context__ = timed_out
 
 
-def timeout(delay: float | None) -> Timeout:
-    """Limit what is done inside to a number of seconds; None for no limit."""
+def timeout(delay: Duration | None) -> Timeout:
+    """Limit what is done inside to a duration; None for no limit."""
     if delay is None:
         return Timeout(None)
-    clock = loop_wheel(_running_loop())
-    return Timeout(clock.time() + delay, clock, delay)
+    seconds = delay if isinstance(delay, float) else to_seconds(delay)
+    wheel = loop_wheel(_running_loop())
+    return Timeout(wheel.time() + seconds, wheel, seconds)
 
 
 def timeout_at(when: float | None) -> Timeout:

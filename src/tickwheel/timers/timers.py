@@ -1,27 +1,31 @@
-"""A set of timers on one wheel, without anyone to turn it: the verbs.
+"""The verbs that all timers share, without a driver to turn the wheel.
 
-What is pending is in its register (`registry.py`). Who turns the wheel is in the other modules of this room: a thread
-(`Timers`), an event loop (`AsyncTimers`), or the program itself (`ManualTimers`). They collect what is due under the
-lock, in batches of bounded size, and run it outside.
+What is pending is in the registry (`registry.py`). The drivers are in the modules beside it: a thread (`Timers`), an
+event loop (`AsyncTimers`), or the program itself (`ManualTimers`). They collect what is due under the lock, in
+batches of bounded size, and run it outside.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
+from inspect import iscoroutine
 from random import Random
-from typing import Any, Final, Literal, Self, TypedDict, Unpack
+from typing import Any, Final, Literal, Self, TypedDict, TypeVarTuple, Unpack
 from weakref import ref
 
 from tickwheel.clock import Clock
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import InvalidSchedule, MissingCallback, UnknownOption
-from tickwheel.timers.handle import TimerHandle
+from tickwheel.errors import CoroutineNotAwaited, InvalidSchedule, MissingCallback, UnknownOption
+from tickwheel.timers.handle import Details, PendingTimer, TimerHandle
 from tickwheel.timers.registry import TimerRegistry
 from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.wheels import BINARY, Geometry, Stats
 
 __all__ = ["AbstractTimers", "Options"]
 
-SLOW_SECONDS: Final = 0.1  # how long a callback may hold up the others before it is named
+Ts = TypeVarTuple("Ts")
+
+SLOW_SECONDS: Final = 0.1  # how long a callback may hold up the others before a warning names it
 
 PENDING_MAX: Final = 10_000_000  # about a gigabyte; beyond this a program is leaking timers
 
@@ -29,17 +33,17 @@ log = logging.getLogger("tickwheel.timers")
 
 
 class Options(TypedDict, total=False):
-    """What every set can be told when it is made."""
+    """The options of every kind of timers."""
 
-    geometry: Geometry  # the dials; the first one's tick is how exact timers are
-    job: Callable[[Any], object]  # what to run for timers that bring only a key
-    on_error: Callable[[TimerHandle, BaseException], object]  # told what a callback raised, instead of the log
+    geometry: Geometry  # the dials; the tick of the first is the resolution
+    job: Callable[[Any], object]  # the callback of timers that bring only a key
+    on_error: Callable[[TimerHandle, BaseException], object]  # called with what a callback raised, instead of logging
     slow: Duration  # a callback that takes longer is named in a warning
     pending_max: int  # more timers than this are refused
-    chance: Random  # where jitter comes from
+    rng: Random  # the source of jitter
 
 
-class AbstractTimers:
+class AbstractTimers(ABC):
     """The verbs all drivers share."""
 
     def __init__(self, clock: Clock, **options: Unpack[Options]) -> None:
@@ -48,33 +52,33 @@ class AbstractTimers:
         geometry = options.get("geometry", BINARY)
         self._clock = clock
         self._time = ScaledClock(clock)
-        self._registry = TimerRegistry(ref(self), self._time, geometry, options.get("pending_max", PENDING_MAX))
         self._job = options.get("job")
         self._on_error = options.get("on_error")
         self._slow_ns = to_ns(options.get("slow", SLOW_SECONDS))
-        self._chance = options.get("chance") or Random()  # noqa: S311 - spreads timers, keeps no secrets
+        self._rng = options.get("rng") or Random()  # noqa: S311 - spreads timers, keeps no secrets
+        self._registry = TimerRegistry(ref(self), self._time, geometry, options.get("pending_max", PENDING_MAX))
 
     # -- starting
 
     def after(
         self,
         delay: Duration,
-        callback: Callable[..., object] | None = None,
-        *args: Any,
+        callback: Callable[[Unpack[Ts]], object] | None = None,
+        *args: *Ts,
         key: Hashable = None,
         group: Hashable = None,
         replace: bool = False,
     ) -> TimerHandle:
-        """Run a callback once, after a delay. Without one, the set's own job is run with the key."""
+        """Run a callback once, after a delay. Without a callback, run the default `job` with the key."""
         if callback is None:
-            callback, args = self._own_job(), (key,)
-        return self._registry.start(callback, args, to_ns(delay), key, group, replace)
+            return self._registry.start(self._default_job(args), (key,), delay, key, group, replace)
+        return self._registry.start(callback, args, delay, key, group, replace)
 
     def every(
         self,
         interval: Duration,
-        callback: Callable[..., object] | None = None,
-        *args: Any,
+        callback: Callable[[Unpack[Ts]], object] | None = None,
+        *args: *Ts,
         times: int = -1,
         mode: Literal["rate", "delay"] = "rate",
         phase: Duration | None = None,
@@ -85,11 +89,11 @@ class AbstractTimers:
     ) -> TimerHandle:
         """Run a callback again and again, `times` times or for ever (-1).
 
-        `rate` keeps to the grid of intervals without drift; a run that comes late, because the process was
-        held up, is made once and the grid points that passed are counted in `missed`. `delay` waits a whole
-        interval after each run. The grid begins now, or with `phase` at that offset from the multiples of
-        the interval; `jitter` moves it by a random time up to that long, so that timers started together do
-        not all run in one tick.
+        `rate` keeps to the grid of intervals without drift. A run never overlaps the one before: if that, or the
+        process, took too long, one late run makes up for the grid points that passed, and the others are counted
+        in `missed`. `delay` waits a whole interval after each run. The grid begins now, or with `phase` at that
+        offset from the multiples of the interval; `jitter` moves it by a random time up to that long, so that
+        timers started together do not all run in one tick.
         """
         interval_ns = to_ns(interval)
         if interval_ns == 0:
@@ -100,39 +104,37 @@ class AbstractTimers:
             raise InvalidSchedule(f"mode is 'rate' or 'delay', not {mode!r}")
         phase_ns = None if phase is None else to_ns(phase)
         jitter_ns = to_ns(jitter)
-        if callback is None:
-            callback, args = self._own_job(), (key,)
-        now_ns = self.own_ns()
+        job, job_args = (self._default_job(args), (key,)) if callback is None else (callback, args)
+        now_ns = self.now_ns()
         first_ns = now_ns + interval_ns
         if phase_ns is not None:
             first_ns -= (now_ns - phase_ns) % interval_ns
         if jitter_ns:
-            first_ns += self._chance.randrange(jitter_ns + 1)
-        fixed_delay = mode == "delay"
-        handle = TimerHandle(self._registry, callback, args, interval_ns, key, group, times, fixed_delay)
+            first_ns += self._rng.randrange(jitter_ns + 1)
+        details = Details(key, group, times, mode == "delay")
+        handle = TimerHandle(self._registry, job, job_args, interval_ns, details)
         self._registry.enter(handle, first_ns, replace)
         return handle
 
-    def _own_job(self) -> Callable[[Any], object]:
-        if self._job is None:
+    def _default_job(self, args: tuple[Any, ...]) -> Callable[[Any], object]:
+        if self._job is None or args:
             raise MissingCallback
         return self._job
 
-    # -- stopping, moving, asking
+    # -- cancelling, touching, asking
 
     def cancel(self, handle_or_key: TimerHandle | Hashable) -> bool:
-        """Keep a timer from running again; False if there is none such, or it is over."""
+        """Keep a timer from running again; False if there is none, or it is over."""
         return self._registry.cancel(handle_or_key)
 
     def cancel_group(self, group: Hashable) -> int:
         """Cancel every timer of a group and return how many."""
-        with self._registry.lock:
-            return sum(self.cancel(handle) for handle in list(self._registry.by_group.get(group, ())))
+        return self._registry.cancel_group(group)
 
     def touch(self, handle_or_key: TimerHandle | Hashable, delay: Duration | None = None) -> bool:
-        """Let a timer wait anew, as long as at first or as long as told; one that has run will run again.
+        """Restart the wait of a timer, with its first delay or another one; False if there is none, or it is over.
 
-        False if there is none such, or it was cancelled.
+        A timer that is due and has not begun runs once, at the new deadline.
         """
         return self._registry.touch(handle_or_key, None if delay is None else to_ns(delay))
 
@@ -143,32 +145,40 @@ class AbstractTimers:
     def __len__(self) -> int:
         return len(self._registry.wheel)
 
+    def __bool__(self) -> bool:
+        return True  # also while nothing is pending
+
     @property
     def stats(self) -> Stats:
         """What the wheel has done and holds."""
         with self._registry.lock:
             return self._registry.wheel.stats
 
-    # -- the set's own time
+    @property
+    @abstractmethod
+    def running(self) -> bool:
+        """Whether timers come due."""
 
-    def own_ns(self) -> int:
-        """Read the time the timers go by: the clock's since the set was made, less pauses, times its speed."""
+    # -- time
+
+    def now_ns(self) -> int:
+        """Read the time the timers go by: the clock's since they were made, less pauses, times the speed."""
         return self._time.now_ns()
 
     def pause(self) -> None:
-        """Let time stand still; timers keep what they have left."""
+        """Stop time; timers keep what they have left."""
         with self._registry.lock:
             self._time.set_paused(paused=True)
 
     def resume(self) -> None:
-        """Let time go on."""
+        """Continue after a pause."""
         with self._registry.lock:
             self._time.set_paused(paused=False)
             self._wake()
 
     @property
     def paused(self) -> bool:
-        """Whether time stands still."""
+        """Whether time is stopped."""
         return self._time.paused
 
     @property
@@ -184,39 +194,67 @@ class AbstractTimers:
 
     # -- for the drivers
 
-    def _wake(self) -> None:
+    def _wake(self) -> None:  # noqa: B027 - nobody waits for a program that turns the wheel itself
         """Look at the wheel again, under the lock: something is due before what is waited for."""
 
-    def _run(self, handle: TimerHandle) -> None:
-        """Run a collected handle here and now; nothing it raises gets out."""
-        if not self._registry.begin_run(handle):
-            return
+    def _run_due(self) -> None:
+        """Run everything in the due ring, in order. What is left when a callback ends the driver stays there."""
+        while (run := self._registry.begin_next()) is not None:
+            self._run(*run)
+
+    def _run(self, handle: TimerHandle, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        """Call back for a handle that has begun, here and now; what it raises is reported."""
         began_ns = self._clock.monotonic_ns()
+        continues = False
         try:
-            handle.callback(*handle.args)
-        except Exception as error:  # noqa: BLE001 - a callback must not take the others with it
+            result = callback(*args)
+            if result is not None:
+                continues = self._take_result(handle, result)
+        except BaseException as error:  # noqa: BLE001 - a callback must not take the others with it
             self._report(handle, error)
-        took_ns = self._clock.monotonic_ns() - began_ns
-        if took_ns > self._slow_ns:
-            log.warning("%r held up all other timers for %d ms; give the set an executor", handle, took_ns // 1_000_000)
-        self._registry.end_run(handle)
+        finally:
+            took_ns = self._clock.monotonic_ns() - began_ns
+            if took_ns > self._slow_ns:
+                log.warning(
+                    "timer callback %s took %d ms and delayed all other timers; pass executor= for slow callbacks",
+                    handle.describe(),
+                    took_ns // 1_000_000,
+                )
+            if not continues:
+                self._registry.end_run(handle)
+
+    def _take_result(self, handle: TimerHandle, result: object) -> bool:
+        """Look at what a callback returned, and tell whether its run continues; a coroutine would never run here."""
+        if iscoroutine(result):
+            result.close()
+            raise CoroutineNotAwaited(handle.describe())
+        return False
 
     def _report(self, handle: TimerHandle, error: BaseException) -> None:
+        """Log what a callback raised, or hand it to `on_error`; raise again what is meant for the caller."""
+        if not self._contains(error):
+            raise error
         if self._on_error is None:
-            log.error("%r raised", handle, exc_info=error)
+            log.error("timer callback %s raised", handle.describe(), exc_info=error)
             return
         try:
             self._on_error(handle, error)
-        except Exception:
-            log.exception("on_error raised for %r", handle)
+        except BaseException as another:
+            log.exception("on_error raised for timer callback %s", handle.describe())
+            if not self._contains(another):
+                raise
 
-    def stop(self) -> list[TimerHandle]:
-        """Stop for good and hand back what was pending, by due time; nothing can be started any more."""
+    def _contains(self, error: BaseException) -> bool:
+        """Tell whether an error of a callback ends with its report."""
+        return isinstance(error, Exception)
+
+    def stop(self) -> list[PendingTimer]:
+        """Stop for good and hand back what was pending, by due time; no callback begins after this."""
         return self._registry.close()
 
     def __del__(self) -> None:
-        # What is pending holds the register, out of the garbage collector's sight.
-        if hasattr(self, "_registry"):  # a set refused by its constructor has none
+        # What is pending holds the registry, out of the garbage collector's sight.
+        if hasattr(self, "_registry"):  # not if the constructor raised
             self._registry.close()
 
     def __enter__(self) -> Self:
@@ -227,5 +265,5 @@ class AbstractTimers:
 
 
 def is_count(times: object) -> bool:
-    """Tell whether this says how often: at least once, or -1 for ever."""
+    """Tell whether this is a number of runs: at least 1, or -1 for ever."""
     return isinstance(times, int) and not isinstance(times, bool) and (times >= 1 or times == -1)

@@ -6,7 +6,8 @@ from asyncio import wait_for as wait_standard
 from collections.abc import Awaitable
 from typing import TypeVar, overload
 
-from tickwheel.timers.loop_timers import SleepTimer, loop_wheel
+from tickwheel.durations import Duration
+from tickwheel.timers.loop_timers import SleepTimer, loop_wheel, to_seconds
 from tickwheel.timers.timeouts import timeout as limit
 
 __all__ = ["sleep", "wait_for"]
@@ -15,27 +16,29 @@ T = TypeVar("T")
 
 
 @overload
-async def sleep(delay: float) -> None: ...
+async def sleep(delay: Duration) -> None: ...
 @overload
-async def sleep(delay: float, result: T) -> T: ...
-async def sleep(delay: float, result: T | None = None) -> T | None:
-    """Wait for a number of seconds, and return the result."""
-    if not delay > 0:
-        return await sleep_standard(delay, result)  # lets the others have their turn; it knows what is no number
+async def sleep(delay: Duration, result: T) -> T: ...
+async def sleep(delay: Duration, result: T | None = None) -> T | None:
+    """Wait for a duration, and return the result."""
+    seconds = to_seconds(delay)
+    if not seconds > 0:
+        return await sleep_standard(seconds, result)  # lets the others have their turn; it refuses NaN
     loop = asyncio.get_running_loop()
-    clock = loop_wheel(loop)
+    wheel = loop_wheel(loop)
     future: asyncio.Future[T | None] = loop.create_future()
-    waker = SleepTimer(clock, clock.time() + delay, future, result)
-    clock.start(waker)
+    timer = SleepTimer(wheel, wheel.time() + seconds, future, result)
+    wheel.start(timer)
     try:
         return await future
     finally:
-        waker.cancel()
+        timer.cancel()
 
 
-async def wait_for(awaitable: Awaitable[T], timeout: float | None) -> T:  # noqa: ASYNC109 - as asyncio.wait_for
-    """Wait for something for a number of seconds at the most, and cancel it when they are over."""
-    if timeout is not None and timeout <= 0:
-        return await wait_standard(awaitable, timeout)  # no timer in it: done already, or too late
-    async with limit(timeout):
+async def wait_for(awaitable: Awaitable[T], timeout: Duration | None) -> T:  # noqa: ASYNC109 - as asyncio.wait_for
+    """Wait for something for a duration at the most, and cancel it when that is over."""
+    seconds = None if timeout is None else to_seconds(timeout)
+    if seconds is not None and seconds <= 0:
+        return await wait_standard(awaitable, seconds)  # no timer in it: done already, or too late
+    async with limit(seconds):
         return await awaitable

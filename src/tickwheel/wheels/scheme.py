@@ -152,6 +152,28 @@ class Scheme(ABC):
         timer.due = self._now + ticks
         self._place(timer)
 
+    # -- for drivers, whose handles are timers: nothing is checked or boxed
+
+    def admit(self, timer: Timer, due: i64) -> None:
+        """Start a timer made by the caller, or move a pending one; a tick that has passed means the next one."""
+        if self._closed:
+            raise WheelClosed
+        if timer.slot.owner == self._serial:
+            self._remove(timer)
+            self._restarted += 1
+        else:
+            self._started += 1
+        if due <= self._now:
+            due = self._now + 1
+        timer.due = due
+        self._place(timer)
+
+    def withdraw(self, timer: Timer) -> None:
+        """Stop a pending timer but keep its payload, for the caller to release outside of its lock."""
+        self._remove(timer)
+        timer.lie_in(STOPPED)
+        self._stopped += 1
+
     # -- for whoever turns the wheel
 
     def advance(self, to: object, limit: object = TICK_MAX) -> list[Timer]:
