@@ -12,7 +12,7 @@ import uvloop
 from tickwheel import AsyncTimers, SystemClock, TimerHandle, VirtualClock, aio
 from tickwheel.errors import TimersStopped
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 120
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.SelectorEventLoop,

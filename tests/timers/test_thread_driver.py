@@ -1,6 +1,5 @@
 """`Timers` on a real thread and the real clock. What waits here waits for a signal, not for time."""
 
-import ctypes
 import gc
 import os
 import signal
@@ -18,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from tickwheel import ManualTimers, Timers, default_timers
+from tickwheel import COMPILED, ManualTimers, SystemClock, Timers, default_timers
 from tickwheel.errors import InvalidExecutor, TimersStopped
 from tickwheel.timers.registry import BATCH_MAX
 
-PATIENCE_SECONDS = 30  # for what should take no time, on a machine that is busy
+PATIENCE_SECONDS = 120  # for what should take no time, on a machine that is busy
 
 
 class Gate:
@@ -210,16 +209,22 @@ def test_sys_exit_in_a_callback_ends_neither_the_batch_nor_the_thread(caplog: py
     assert caplog.text.count("Odd") >= 2
 
 
-def test_an_error_raised_into_the_thread_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
-    with Timers() as timers:
-        thread = timers._thread
-        assert thread is not None
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
-        gates = [Gate(1) for _ in range(20)]
-        for gate in gates:  # the first of them wakes the thread, which then finds the error
-            timers.after(0.001, gate.step)
-            gate.wait()
-        assert thread.is_alive()
+def test_a_clock_that_fails_does_not_end_the_thread(caplog: pytest.LogCaptureFixture) -> None:
+    class Clock(SystemClock):
+        failures = 0
+
+        def monotonic_ns(self) -> int:
+            if self.failures and threading.current_thread().name == "tickwheel-timers":
+                self.failures -= 1
+                raise OSError("no clock")
+            return time.monotonic_ns()
+
+    clock, gate = Clock(), Gate(1)
+    with Timers(clock=clock) as timers:
+        clock.failures = 1
+        timers.after(0.001, gate.step)
+        gate.wait()
+        assert timers.running
     assert "the timer thread failed and continues" in caplog.text
 
 
@@ -376,6 +381,9 @@ def test_a_destructor_may_take_a_lock_that_another_thread_holds_while_it_starts_
 # -- cycles
 
 
+CONNECTIONS = 100_000 if COMPILED else 10_000  # interpreted, a timer is visible to the collector anyway
+
+
 class Connection:
     """Holds the handle of a timer whose callback holds it."""
 
@@ -425,9 +433,9 @@ ENDS = [cancel_all, run_all, stop_all, replace_all, cancel_the_group, refuse_all
 
 @pytest.mark.parametrize("periodic", [False, True], ids=["once", "counted"])
 @pytest.mark.parametrize("end", ENDS)
-def test_100_000_connections_and_their_timers_are_collected(end: Any, periodic: bool) -> None:
+def test_connections_and_their_timers_are_collected(end: Any, periodic: bool) -> None:
     timers, made = ManualTimers(), []
-    for _ in range(100_000):
+    for _ in range(CONNECTIONS):
         connection = Connection()
         if periodic:
             connection.handle = timers.every(60, connection.close, times=2, key=connection, group="connections")
@@ -441,7 +449,7 @@ def test_100_000_connections_and_their_timers_are_collected(end: Any, periodic: 
     made.clear()
     del connection
     gc.collect()
-    assert len(watched) == 100_000
+    assert len(watched) == CONNECTIONS
     assert sum(one() is not None for one in watched) == 0
 
 
@@ -594,14 +602,14 @@ def test_a_suspended_process_catches_up_without_a_storm() -> None:
 def test_a_million_far_timers_cause_no_wake_ups() -> None:
     script = """
         import glob, re, time
-        from tickwheel import Timers
+        from tickwheel import COMPILED, Timers
 
         def switches():
             paths = glob.glob("/proc/self/task/*/status")
             return sum(int(re.search(r"\\nvoluntary_ctxt_switches:\\t(\\d+)", open(path).read())[1]) for path in paths)
 
         timers = Timers()
-        for index in range(1_000_000):
+        for index in range(1_000_000 if COMPILED else 100_000):
             timers.after(86_400 + index / 100, print)
         time.sleep(0.2)
         before = switches()

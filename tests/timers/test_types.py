@@ -1,4 +1,4 @@
-"""What a type checker says of the verbs: `make types` fails if it accepts a line that is marked here, or refuses another."""
+"""What a type checker says of the verbs: `make types` fails if it accepts a marked line, or refuses another."""
 
 from tickwheel import IdleTimeouts, ManualTimers, TimerHandle
 

@@ -31,8 +31,8 @@ class LoopClock:
         self._loop = loop
 
     def monotonic_ns(self) -> int:
-        """Read the loop's time."""
-        return int(self._loop.time() * 1e9)
+        """Read the loop's time, to the nearest: a float falls below about every second nanosecond it stands for."""
+        return round(self._loop.time() * 1e9)
 
     def time_ns(self) -> int:
         """Read the same: an event loop knows no time of day."""

@@ -75,9 +75,6 @@ class TimerRegistry(TimerOwner):
     def renew_lock(self) -> None:
         """Take a new lock: in a forked child, the old one may never be released."""
         self.lock: Any = RLock()
-        # Bound once: a `with` looks both of them up each time.
-        self._acquire: Callable[[], object] = self.lock.acquire
-        self._release: Callable[[], object] = self.lock.release
 
     def forget_all(self) -> None:
         """Cancel everything, as after a fork."""
@@ -120,16 +117,13 @@ class TimerRegistry(TimerOwner):
             self._enter(handle, deadline_ns)
             return
         replaced: TimerHandle | None = None
-        self._acquire()
-        try:
+        with self.lock:
             self._check_room()
             if details is not None:
                 replaced = self._list(handle, replace)
             self._enter(handle, deadline_ns)
-        finally:
-            self._release()
-            if replaced is not None:
-                replaced.release()
+        if replaced is not None:
+            replaced.release()
 
     def _enter(self, handle: TimerHandle, deadline_ns: int) -> None:
         try:
@@ -201,27 +195,21 @@ class TimerRegistry(TimerOwner):
                 return False
             self._withdraw(handle)
         else:
-            self._acquire()
-            try:
+            with self.lock:
                 handle = self.find(handle_or_key)
                 if handle is None:
                     return False
                 self._withdraw(handle)
-            finally:
-                self._release()
         # Outside of the lock: what is dropped may run any code.
         handle.release()
         return True
 
     def cancel_group(self, group: Hashable) -> int:
         """Cancel every timer of a group and return how many."""
-        self._acquire()
-        try:
+        with self.lock:
             members = list(self.by_group.get(group, ()))
             for handle in members:
                 self._withdraw(handle)
-        finally:
-            self._release()
         for handle in members:
             handle.release()
         return len(members)
@@ -242,11 +230,8 @@ class TimerRegistry(TimerOwner):
         now_ns = self.time.now_ns()
         if UNINTERRUPTED and isinstance(handle_or_key, TimerHandle) and handle_or_key._details is None:
             return self._touch(self.find(handle_or_key), now_ns, delay_ns)
-        self._acquire()
-        try:
+        with self.lock:
             return self._touch(self.find(handle_or_key), now_ns, delay_ns)
-        finally:
-            self._release()
 
     def _touch(self, handle: TimerHandle | None, now_ns: int, delay_ns: int | None) -> bool:
         if handle is None:
@@ -289,8 +274,7 @@ class TimerRegistry(TimerOwner):
         Fewer, even none, do not mean that there are no more: `caught_up` does.
         """
         due: list[TimerHandle] = []
-        self._acquire()
-        try:
+        with self.lock:
             if self.stopped:
                 self.caught_up = True
                 return due
@@ -301,29 +285,21 @@ class TimerRegistry(TimerOwner):
                 self.due_ring.append(timer)
                 due.append(timer)
             self.caught_up = len(due) < BATCH_MAX and self.wheel._now >= target
-        finally:
-            self._release()
         return due
 
     def begin(self, handle: TimerHandle) -> Run | None:
         """Say that a collected handle now runs; None if it was cancelled, touched or stopped meanwhile."""
-        self._acquire()
-        try:
+        with self.lock:
             return self._begin(handle) if handle.slot is self.due_ring else None
-        finally:
-            self._release()
 
     def begin_next(self) -> Run | None:
         """Say that the first handle of the due ring now runs; None if there is none."""
-        self._acquire()
-        try:
+        with self.lock:
             first = self.due_ring.next
             if self.stopped or first is self.due_ring:
                 return None
             assert isinstance(first, TimerHandle)
             return self._begin(first)
-        finally:
-            self._release()
 
     def _begin(self, handle: TimerHandle) -> Run:
         now_ns = self.time.now_ns()
@@ -351,8 +327,7 @@ class TimerRegistry(TimerOwner):
         if handle._done:
             handle.release()
             return
-        self._acquire()
-        try:
+        with self.lock:
             details = handle._details
             if details is None or handle.slot is not self.running_ring:
                 return  # cancelled or stopped while it ran
@@ -366,14 +341,11 @@ class TimerRegistry(TimerOwner):
             self.running_ring.unlink(handle)
             handle.lie_in(FIRED)
             self._place(handle, next_ns)
-        finally:
-            self._release()
 
     def close(self) -> list[PendingTimer]:
         """Stop for good and hand back what was due, would have come again, or was pending: by due time."""
         handles: list[TimerHandle] = []
-        self._acquire()
-        try:
+        with self.lock:
             if self.stopped:
                 return []
             self.stopped = True
@@ -391,8 +363,6 @@ class TimerRegistry(TimerOwner):
             self.by_key.clear()
             self.by_group.clear()
             now_ns = self.time.now_ns()
-        finally:
-            self._release()
         handles.sort(key=_deadline)
         left: list[PendingTimer] = []
         for handle in handles:

@@ -78,15 +78,20 @@ class Timers(AbstractTimers):
 
         No callback begins after this was called, on the thread or in the executor.
         """
-        with self._registry.lock:
-            left = self._registry.close()
+        left = self._registry.close()
+        self._end_thread()
+        return left
+
+    def _end_thread(self) -> None:
+        """Have the thread see that it is to stop, and wait for it."""
+        with self._condition:
+            self._registry.stopped = True
             self._condition.notify_all()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(STOP_SECONDS_MAX)
             if thread.is_alive():
                 log.warning("a timer callback is still running %.0f s after stop()", STOP_SECONDS_MAX)
-        return left
 
     def __enter__(self) -> Self:
         return self.start()
@@ -185,9 +190,9 @@ def default_timers() -> Timers:
         return _default
 
 
-def _stop_all() -> None:
+def _end_threads() -> None:
     for timers in list(_instances):
-        timers.stop()
+        timers._end_thread()  # what is pending need not be handed back: the process ends
 
 
 def _after_fork() -> None:
@@ -197,5 +202,5 @@ def _after_fork() -> None:
         timers._forget_parent()
 
 
-atexit.register(_stop_all)
+atexit.register(_end_threads)
 os.register_at_fork(after_in_child=_after_fork)
