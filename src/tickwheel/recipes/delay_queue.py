@@ -43,11 +43,11 @@ WAIT_NS_MAX: Final = 86_400 * 10**9
 SYSTEM_CLOCK: Final = SystemClock()
 
 
-class Entry(NamedTuple, Generic[T]):
-    """An item and the tick it is due on."""
+class Delayed(NamedTuple):
+    """An item with a delay, on its way through `put` of a standard queue."""
 
     due_tick: int
-    item: T
+    item: Any
 
 
 class DelayedItems(Generic[T]):
@@ -55,48 +55,49 @@ class DelayedItems(Generic[T]):
 
     def __init__(self) -> None:
         self.wheel = HierarchicalWheel(BINARY)
-        self._expired: deque[Entry[T]] = deque()
-        self._undelayed: deque[Entry[T]] = deque()
+        self._expired: deque[tuple[int, T]] = deque()
+        self._undelayed: deque[tuple[int, T]] = deque()
 
     def __len__(self) -> int:
         return len(self.wheel) + self.ready()
 
     def __iter__(self) -> Iterator[T]:
         """Iterate over the items in the two lanes, in order."""
-        merged = sorted([*self._expired, *self._undelayed], key=lambda entry: entry.due_tick)
-        return (entry.item for entry in merged)
+        merged = sorted([*self._expired, *self._undelayed], key=lambda entry: entry[0])
+        return (item for _, item in merged)
 
-    def append(self, entry: Entry[T], tick: int) -> None:
+    def append(self, item: T | Delayed, tick: int) -> None:
         """Add an item at a tick."""
-        if entry.due_tick > tick:
-            self.wheel.start(entry.due_tick - self.wheel.now, entry.item)
+        if not isinstance(item, Delayed):
+            self._undelayed.append((tick, item))
+        elif item.due_tick <= tick:
+            self._undelayed.append((tick, item.item))
         else:
-            self._undelayed.append(Entry(tick, entry.item))
+            self.wheel.start(item.due_tick - self.wheel.now, item.item)
 
     def popleft(self) -> T:
         """Remove the first item, due or not."""
         while self.poll(TICK_MAX) is None:
             pass
-        delayed_first = self._expired and not (
-            self._undelayed and self._undelayed[0].due_tick < self._expired[0].due_tick
-        )
-        return (self._expired if delayed_first else self._undelayed).popleft().item
+        if self._expired and not (self._undelayed and self._undelayed[0][0] < self._expired[0][0]):
+            return self._expired.popleft()[1]
+        return self._undelayed.popleft()[1]
 
     def poll(self, tick: int) -> bool | None:
         """Tell whether the first item is due at a tick, in a bounded step; None if it takes another step."""
         if self._expired:
             return True
-        to = self._undelayed[0].due_tick if self._undelayed else tick
+        to = self._undelayed[0][0] if self._undelayed else tick
         if not self.advance(to) and not self._expired:
             return None
         return self.ready() > 0
 
     def advance(self, tick: int) -> bool:
         """Take a batch of due items off the wheel; False if more may be due."""
-        if tick < self.wheel.now:
-            return True  # a count of due items went further, or the last items were dropped
+        if len(self.wheel) == 0 or tick < self.wheel.now:  # the hand may be ahead after a count of due items
+            return True
         batch = self.wheel.advance(tick, BATCH_ITEMS)
-        self._expired.extend(Entry(timer.due, cast("T", timer.take())) for timer in batch)
+        self._expired.extend((timer.due, cast("T", timer.take())) for timer in batch)
         return self.wheel.now == tick and len(batch) < BATCH_ITEMS
 
     def ready(self) -> int:
@@ -123,12 +124,11 @@ class DelayQueue(queue.Queue[T]):
         self._origin_ns = self._clock.monotonic_ns()
         super().__init__(maxsize)
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: Duration = 0) -> None:  # noqa: FBT001, FBT002 - as queue.Queue
+    def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: Duration = 0.0) -> None:  # noqa: FBT001, FBT002 - as queue.Queue
         """Put an item in, to come out after a delay; wait for a free place as `queue.Queue.put` does."""
-        entry = Entry(self._due_tick(to_ns(delay)), item)
-        super().put(entry, block, timeout)  # type: ignore[arg-type] # _put takes it apart
+        super().put(self._with_delay(item, to_ns(delay)), block, timeout)
 
-    def put_nowait(self, item: T, *, delay: Duration = 0) -> None:
+    def put_nowait(self, item: T, *, delay: Duration = 0.0) -> None:
         """Put an item in if there is a free place now."""
         self.put(item, block=False, delay=delay)
 
@@ -187,11 +187,11 @@ class DelayQueue(queue.Queue[T]):
     def _tick(self) -> int:
         return (self._clock.monotonic_ns() - self._origin_ns) // TICK_NS
 
-    def _due_tick(self, delay_ns: int) -> int:
-        """Return the tick a delay from now ends on; 0, which has passed, for no delay."""
+    def _with_delay(self, item: Any, delay_ns: int) -> Any:
+        """Return what to put: the item, or `Delayed` if it has a delay, which counts from now."""
         if delay_ns == 0:
-            return 0
-        return -(-(self._clock.monotonic_ns() - self._origin_ns + delay_ns) // TICK_NS)
+            return item
+        return Delayed(-(-(self._clock.monotonic_ns() - self._origin_ns + delay_ns) // TICK_NS), item)
 
     def _wait_seconds(self, end_ns: int | None) -> float | None:
         """Return how long to wait for the next item, until `end_ns` at most; None for as long as it takes."""
@@ -222,15 +222,13 @@ class AsyncDelayQueue(asyncio.Queue[T]):
     _timer: asyncio.TimerHandle | None = None
     _timer_tick: int = TICK_MAX
 
-    async def put(self, item: T, *, delay: Duration = 0) -> None:
+    async def put(self, item: T, *, delay: Duration = 0.0) -> None:
         """Put an item in, to come out after a delay; wait for a free place as `asyncio.Queue.put` does."""
-        entry = Entry(self._due_tick(to_ns(delay)), item)
-        await super().put(entry)  # type: ignore[arg-type] # put_nowait, which it calls, knows it
+        await super().put(self._with_delay(item, to_ns(delay)))
 
-    def put_nowait(self, item: T, *, delay: Duration = 0) -> None:
+    def put_nowait(self, item: T, *, delay: Duration = 0.0) -> None:
         """Put an item in if there is a free place now."""
-        entry = item if isinstance(item, Entry) else Entry(self._due_tick(to_ns(delay)), item)
-        super().put_nowait(entry)  # type: ignore[arg-type] # _put takes it apart
+        super().put_nowait(self._with_delay(item, to_ns(delay)))  # put() calls this with Delayed and no delay
 
     async def get(self) -> T:
         """Take the first item that is due, waiting for one as `asyncio.Queue.get` does."""
@@ -303,12 +301,12 @@ class AsyncDelayQueue(asyncio.Queue[T]):
         loop = self._loop  # None before the first delay or wait, when nothing is on the wheel
         return 0 if loop is None else int(loop.time() * 1e9) // TICK_NS
 
-    def _due_tick(self, delay_ns: int) -> int:
-        """Return the tick a delay from now ends on; 0, which has passed, for no delay."""
+    def _with_delay(self, item: Any, delay_ns: int) -> Any:
+        """Return what to put: the item, or `Delayed` if it has a delay, which counts from now."""
         if delay_ns == 0:
-            return 0
+            return item
         asyncio.get_running_loop()  # raises if there is none, where _get_loop returns None
-        return -(-(ceil(self._get_loop().time() * 1e9) + delay_ns) // TICK_NS)
+        return Delayed(-(-(ceil(self._get_loop().time() * 1e9) + delay_ns) // TICK_NS), item)
 
     def _arm(self, tick: int | None) -> None:
         """Have the loop turn the wheel at a tick, unless it will before."""
