@@ -33,6 +33,9 @@ class WatchedClock(VirtualClock):
         self._read_by[threading.current_thread()].set()
         return super().monotonic_ns()
 
+    def forget_readers(self) -> None:
+        self._read_by.clear()
+
     def wait_for_reader(self, thread: threading.Thread) -> None:
         assert self._read_by[thread].wait(PATIENCE_SECONDS)
 
@@ -109,6 +112,18 @@ def test_items_without_a_delay_are_due_when_they_are_put(delayed: DelayQueue[str
     delayed.put("d")
     assert delayed.due() == 4
     assert [delayed.get_nowait() for _ in range(4)] == list("abcd")
+
+
+def test_counting_due_items_changes_nothing(delayed: DelayQueue[str], clock: VirtualClock) -> None:
+    delayed.put("a")
+    clock.advance(1)
+    delayed.put("b", delay=1)
+    assert delayed.due() == 1
+    assert delayed.get_nowait() == "a"
+    with pytest.raises(queue.Empty):
+        delayed.get_nowait()
+    clock.advance(1)
+    assert delayed.get_nowait() == "b"
 
 
 def test_more_items_of_one_moment_than_are_moved_in_one_step_keep_their_order(clock: VirtualClock) -> None:

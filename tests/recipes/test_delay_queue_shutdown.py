@@ -36,6 +36,21 @@ if sys.version_info >= (3, 13):
         with pytest.raises(queue.ShutDown):
             delayed.get_nowait()
 
+    def test_taking_the_last_item_releases_getters_that_wait_for_long() -> None:
+        clock = WatchedClock()
+        delayed: DelayQueue[str] = DelayQueue(clock=clock)
+        delayed.put("a", delay="1h")
+        getters = start_getters(delayed, clock, 2)
+        clock.forget_readers()
+        delayed.shutdown()
+        for getter in getters:
+            clock.wait_for_reader(getter)
+        with delayed.mutex:  # they wait again, for an hour of real time
+            clock.advance("1h")
+        outcomes = [getter.outcome() for getter in (Call(delayed.get), *getters)]
+        assert outcomes.count("a") == 1
+        assert sum(isinstance(outcome, queue.ShutDown) for outcome in outcomes) == 2
+
     def test_an_immediate_shutdown_drops_delayed_items_and_releases_everyone() -> None:
         clock = WatchedClock()
         delayed: DelayQueue[str] = DelayQueue(maxsize=3, clock=clock)

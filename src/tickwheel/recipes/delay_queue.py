@@ -219,7 +219,7 @@ class AsyncDelayQueue(asyncio.Queue[T]):
     _get_loop: Callable[[], asyncio.AbstractEventLoop]
 
     _is_shutdown: bool = False  # until shutdown(), which asyncio.Queue has since Python 3.13
-    _timer: asyncio.TimerHandle | None = None
+    _timer: asyncio.Handle | None = None
     _timer_tick: int = TICK_MAX
 
     async def put(self, item: T, *, delay: Duration = 0.0) -> None:
@@ -298,15 +298,19 @@ class AsyncDelayQueue(asyncio.Queue[T]):
     # -- time
 
     def _tick(self) -> int:
-        loop = self._loop  # None before the first delay or wait, when nothing is on the wheel
-        return 0 if loop is None else int(loop.time() * 1e9) // TICK_NS
+        if self._loop is None:
+            return 0  # before the first delay or wait nothing is on the wheel
+        now = self._loop.time()
+        tick = int(now * 1e9) // TICK_NS
+        # The product may be a bit below a tick that has come; a timer for that tick must find it.
+        return tick + 1 if to_seconds(tick + 1) <= now else tick
 
     def _with_delay(self, item: Any, delay_ns: int) -> Any:
         """Return what to put: the item, or `Delayed` if it has a delay, which counts from now."""
         if delay_ns == 0:
             return item
         asyncio.get_running_loop()  # raises if there is none, where _get_loop returns None
-        return Delayed(-(-(ceil(self._get_loop().time() * 1e9) + delay_ns) // TICK_NS), item)
+        return Delayed(-(-(round(self._get_loop().time() * 1e9) + delay_ns) // TICK_NS), item)
 
     def _arm(self, tick: int | None) -> None:
         """Have the loop turn the wheel at a tick, unless it will before."""
@@ -314,7 +318,11 @@ class AsyncDelayQueue(asyncio.Queue[T]):
             return
         self._disarm()
         loop = self._get_loop()
-        self._timer = loop.call_at(min(tick * TICK_NS / 1e9, loop.time() + WAIT_NS_MAX / 1e9), self._turn)
+        now, when = loop.time(), to_seconds(tick)
+        if when <= now:
+            self._timer = loop.call_soon(self._turn)
+        else:
+            self._timer = loop.call_at(min(when, now + WAIT_NS_MAX / 1e9), self._turn)
         self._timer_tick = tick
 
     def _disarm(self) -> None:
@@ -332,3 +340,8 @@ class AsyncDelayQueue(asyncio.Queue[T]):
             self._wakeup_next(self._getters)
         if self._getters:
             self._arm(self._queue.wheel.next_due() if arrived else tick)
+
+
+def to_seconds(tick: int) -> float:
+    """Return the time of an event loop at a tick."""
+    return tick * TICK_NS / 1e9
