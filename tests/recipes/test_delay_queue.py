@@ -1,27 +1,85 @@
-"""Items come out of a delay queue when they are due, in order, to one taker each."""
+"""`DelayQueue`: items come out when they are due, in order, to one getter each."""
 
-import asyncio
 import queue
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
-from tickwheel import AsyncDelayQueue, DelayQueue, VirtualClock
+from tickwheel import DelayQueue, SystemClock, VirtualClock
 from tickwheel.errors import InvalidDuration
 
 PATIENCE_SECONDS = 30
 
+BAD_DELAYS = [-1, -0.001, "banana", "-5s", float("nan"), float("inf"), 1e300, 10**30, True, None, [5]]
+
+
+class WatchedClock(VirtualClock):
+    """A clock that tells which threads have read it.
+
+    `get` reads it under the queue's lock, which it holds until it waits: whoever takes the lock afterwards finds it
+    waiting.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._read_by: defaultdict[threading.Thread, threading.Event] = defaultdict(threading.Event)
+
+    def monotonic_ns(self) -> int:
+        self._read_by[threading.current_thread()].set()
+        return super().monotonic_ns()
+
+    def forget_readers(self) -> None:
+        self._read_by.clear()
+
+    def wait_for_reader(self, thread: threading.Thread) -> None:
+        assert self._read_by[thread].wait(PATIENCE_SECONDS)
+
+
+class Call(threading.Thread):
+    """A call in a thread of its own, and how it ended."""
+
+    def __init__(self, function: Callable[..., Any], *args: Any, **options: Any) -> None:
+        super().__init__(daemon=True)
+        self._call = partial(function, *args, **options)
+        self._outcome: list[Any] = []
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._outcome.append(self._call())
+        except Exception as error:  # noqa: BLE001 - for the test to look at
+            self._outcome.append(error)
+
+    def outcome(self) -> Any:
+        """Wait for the end; return the result, or the exception."""
+        self.join(PATIENCE_SECONDS)
+        assert not self.is_alive(), "it waits for ever"
+        return self._outcome[0]
+
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
+def clock() -> WatchedClock:
+    return WatchedClock()
 
 
 @pytest.fixture
-def delayed(clock: VirtualClock) -> DelayQueue[str]:
+def delayed(clock: WatchedClock) -> DelayQueue[str]:
     return DelayQueue(clock=clock)
+
+
+def start_getters(delayed: DelayQueue[str], clock: WatchedClock, count: int) -> list[Call]:
+    getters = [Call(delayed.get) for _ in range(count)]
+    for getter in getters:
+        clock.wait_for_reader(getter)
+    return getters
+
+
+# -- order and time
 
 
 def test_items_come_out_when_due_and_not_before(delayed: DelayQueue[str], clock: VirtualClock) -> None:
@@ -45,121 +103,202 @@ def test_order_is_by_due_time_and_then_as_put(delayed: DelayQueue[str], clock: V
     assert [delayed.get_nowait() for _ in range(5)] == list("abcde")
 
 
-def test_maxsize_counts_what_is_not_due(clock: VirtualClock) -> None:
+def test_items_without_a_delay_are_due_when_they_are_put(delayed: DelayQueue[str], clock: VirtualClock) -> None:
+    delayed.put("a", delay=1)
+    delayed.put("c", delay=2)
+    clock.advance(1.5)
+    delayed.put("b")
+    clock.advance(1.5)
+    delayed.put("d")
+    assert delayed.due() == 4
+    assert [delayed.get_nowait() for _ in range(4)] == list("abcd")
+
+
+def test_counting_due_items_changes_nothing(delayed: DelayQueue[str], clock: VirtualClock) -> None:
+    delayed.put("a")
+    clock.advance(1)
+    delayed.put("b", delay=1)
+    assert delayed.due() == 1
+    assert delayed.get_nowait() == "a"
+    with pytest.raises(queue.Empty):
+        delayed.get_nowait()
+    clock.advance(1)
+    assert delayed.get_nowait() == "b"
+
+
+def test_more_items_of_one_moment_than_are_moved_in_one_step_keep_their_order(clock: VirtualClock) -> None:
+    delayed: DelayQueue[int] = DelayQueue(clock=clock)
+    for number in range(5000):
+        delayed.put(number, delay="1h")
+    clock.advance("1h")
+    assert delayed.get_nowait() == 0
+    delayed.put(5000)
+    assert [delayed.get_nowait() for _ in range(5000)] == list(range(1, 5001))
+
+
+def test_a_delay_counts_from_the_call_of_put(clock: WatchedClock) -> None:
+    delayed: DelayQueue[str] = DelayQueue(maxsize=1, clock=clock)
+    delayed.put("first")
+    putter = Call(delayed.put, "second", delay=10)
+    clock.wait_for_reader(putter)
+    clock.advance(9)
+    assert delayed.get_nowait() == "first"
+    assert putter.outcome() is None
+    assert delayed.due() == 0
+    clock.advance(1)
+    assert delayed.get_nowait() == "second"
+
+
+# -- the standard methods
+
+
+def test_size_counts_every_item_and_due_those_that_can_be_taken(clock: VirtualClock) -> None:
     delayed: DelayQueue[str] = DelayQueue(maxsize=2, clock=clock)
     delayed.put("a", delay=10)
+    assert (delayed.qsize(), delayed.due(), delayed.empty(), delayed.full()) == (1, 0, False, False)
     delayed.put_nowait("b")
-    assert delayed.full()
+    assert (delayed.qsize(), delayed.due(), delayed.empty(), delayed.full()) == (2, 1, False, True)
     with pytest.raises(queue.Full):
         delayed.put_nowait("c", delay=1)
     delayed.get_nowait()
     delayed.put_nowait("c", delay=1)
+    clock.advance(10)
+    assert [delayed.get_nowait(), delayed.get_nowait()] == ["c", "a"]
+    assert delayed.empty()
 
 
-def test_get_gives_up_after_its_timeout() -> None:
-    delayed: DelayQueue[str] = DelayQueue()
+def test_get_gives_up_after_its_timeout_though_the_clock_stands_still(delayed: DelayQueue[str]) -> None:
     delayed.put("far", delay="1h")
     with pytest.raises(queue.Empty):
         delayed.get(timeout=0.01)
-    with pytest.raises(ValueError, match="non-negative"):
-        delayed.get(timeout=-1)
+    for timeout in (-1, float("nan")):
+        with pytest.raises(ValueError, match=r"non-negative|NaN"):
+            delayed.get(timeout=timeout)
+    with pytest.raises(queue.Empty):
+        delayed.get(block=False, timeout=-1)
 
 
-def test_a_waiting_taker_is_woken_for_an_earlier_item() -> None:
-    delayed: DelayQueue[str] = DelayQueue()
-    delayed.put("far", delay="1h")
-    got: list[str] = []
-    taker = threading.Thread(target=lambda: got.append(delayed.get(timeout=PATIENCE_SECONDS)))
-    taker.start()
-    delayed.put("near", delay=0.02)
-    taker.join(PATIENCE_SECONDS)
-    assert got == ["near"]
-
-
-def test_task_done_and_join_work_as_in_any_queue(delayed: DelayQueue[str], clock: VirtualClock) -> None:
+def test_join_waits_for_delayed_items(delayed: DelayQueue[str], clock: VirtualClock) -> None:
     delayed.put("a", delay=1)
+    assert delayed.unfinished_tasks == 1
+    joiner = Call(delayed.join)
     clock.advance(1)
     delayed.get_nowait()
     delayed.task_done()
-    delayed.join()
+    assert joiner.outcome() is None
     with pytest.raises(ValueError, match="task_done"):
         delayed.task_done()
 
 
-def test_a_bad_delay_puts_nothing_in(delayed: DelayQueue[str]) -> None:
-    with pytest.raises(InvalidDuration):
-        delayed.put("a", delay=-1)
-    assert delayed.qsize() == 0
+@pytest.mark.parametrize("delay", BAD_DELAYS, ids=repr)
+def test_a_bad_delay_puts_nothing_in(delayed: DelayQueue[str], delay: Any) -> None:
+    for put in (delayed.put, delayed.put_nowait):
+        with pytest.raises(InvalidDuration):
+            put("a", delay=delay)
+    assert (delayed.qsize(), delayed.unfinished_tasks) == (0, 0)
 
 
-def test_many_threads_lose_and_double_nothing() -> None:
-    delayed: DelayQueue[tuple[int, int]] = DelayQueue()
-    got: Counter[tuple[int, int]] = Counter()
+def test_drain_takes_everything_in_due_order_and_the_queue_goes_on(clock: WatchedClock) -> None:
+    delayed: DelayQueue[str] = DelayQueue(maxsize=4, clock=clock)
+    for item, delay in (("d", "1000d"), ("b", 0), ("c", 5), ("a", 0)):
+        delayed.put(item, delay=delay)
+    putters = [Call(delayed.put, item, delay=1) for item in "xy"]
+    for putter in putters:
+        clock.wait_for_reader(putter)
+    assert delayed.drain() == ["b", "a", "c", "d"]
+    assert [putter.outcome() for putter in putters] == [None, None]
+    assert delayed.unfinished_tasks == 6
+    assert (delayed.qsize(), delayed.due()) == (2, 0)
+    clock.advance(1)
+    assert {delayed.get_nowait(), delayed.get_nowait()} == {"x", "y"}
+    assert delayed.drain() == []
+
+
+# -- threads
+
+
+def test_a_getter_that_gives_up_leaves_the_item_to_the_next(delayed: DelayQueue[str], clock: WatchedClock) -> None:
+    first = Call(delayed.get, timeout=0.05)
+    clock.wait_for_reader(first)
+    (second,) = start_getters(delayed, clock, 1)
+    delayed.put("item", delay=0.1)  # notifies the first, whose timeout is over before the clock goes on
+    assert isinstance(first.outcome(), queue.Empty)
+    clock.advance(0.1)
+    assert second.outcome() == "item"
+
+
+def test_a_waiting_getter_is_woken_for_an_earlier_item(delayed: DelayQueue[str], clock: WatchedClock) -> None:
+    delayed.put("far", delay="1h")
+    (getter,) = start_getters(delayed, clock, 1)
+    delayed.put("near", delay=0.02)
+    clock.advance(0.02)
+    assert getter.outcome() == "near"
+
+
+def test_a_getter_that_waits_for_a_thousand_years_takes_an_earlier_item(
+    delayed: DelayQueue[str], clock: WatchedClock
+) -> None:
+    delayed.put("far", delay="365250d")
+    (getter,) = start_getters(delayed, clock, 1)
+    delayed.put("now")
+    assert getter.outcome() == "now"
+
+
+def test_items_due_at_once_wake_a_getter_each(delayed: DelayQueue[str], clock: WatchedClock) -> None:
+    getters = start_getters(delayed, clock, 3)
+    for item in "abc":
+        delayed.put(item, delay=0.02)
+    clock.advance(0.02)
+    assert {getter.outcome() for getter in getters} == {"a", "b", "c"}
+
+
+def test_getters_that_another_thread_forestalls_wait_for_the_other_items(
+    delayed: DelayQueue[str], clock: WatchedClock
+) -> None:
+    getters = start_getters(delayed, clock, 3)
+    for item, delay in (("a", 0.01), ("b", 0.02), ("c", 0.03), ("d", 0.04)):
+        delayed.put(item, delay=delay)
+    clock.advance(0.04)
+    taken = [delayed.get(timeout=PATIENCE_SECONDS), *(getter.outcome() for getter in getters)]
+    assert sorted(taken) == list("abcd")
+
+
+def test_threads_take_every_item_once_and_none_early() -> None:
+    clock = SystemClock()
+    delayed: DelayQueue[tuple[int, int] | None] = DelayQueue(maxsize=8000, clock=clock)
+    taken: Counter[tuple[int, int]] = Counter()
+    early: list[tuple[int, int]] = []
     lock = threading.Lock()
 
-    def put(number: int) -> None:
-        chance = Random(number)
-        for index in range(200):
-            delayed.put((number, index), delay=chance.uniform(0, 0.2))
+    def put(producer: int) -> None:
+        rng = Random(producer)
+        for index in range(5000):
+            delay_ns = rng.choice([0, rng.randrange(200_000_000)])
+            due_ns = clock.monotonic_ns() + delay_ns
+            delayed.put((due_ns, producer * 5000 + index), delay=delay_ns / 1e9)
 
-    def take() -> None:
-        for _ in range(200):
-            item = delayed.get(timeout=PATIENCE_SECONDS)
-            with lock:
-                got[item] += 1
-
-    threads = [threading.Thread(target=put, args=(number,)) for number in range(10)]
-    threads += [threading.Thread(target=take) for _ in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_SECONDS)
-    assert len(got) == 2000
-    assert set(got.values()) == {1}
-
-
-# -- asyncio
-
-
-def test_async_items_come_out_when_due() -> None:
-    async def main() -> None:
-        delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
-        await delayed.put("later", delay=0.03)
-        await delayed.put("sooner", delay=0.01)
-        await delayed.put("now")
-        assert (delayed.qsize(), delayed.due()) == (3, 1)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            assert [await delayed.get() for _ in range(3)] == ["now", "sooner", "later"]
-        assert delayed.empty()
-        for _ in range(3):
+    def take(consumer: int) -> None:
+        rng = Random(consumer)
+        while True:
+            try:
+                item = delayed.get(timeout=rng.choice([None, 0, 0.001, 0.01]))
+            except queue.Empty:
+                continue
+            now_ns = clock.monotonic_ns()
             delayed.task_done()
-        await delayed.join()
+            if item is None:
+                return
+            with lock:
+                taken[item] += 1
+                early.extend([item] if now_ns < item[0] else [])
 
-    asyncio.run(main())
-
-
-def test_async_maxsize_counts_what_is_not_due_and_putters_wait() -> None:
-    async def main() -> None:
-        delayed: AsyncDelayQueue[str] = AsyncDelayQueue(maxsize=2)
-        delayed.put_nowait("a", delay=0.01)
-        delayed.put_nowait("b", delay=0.02)
-        with pytest.raises(asyncio.QueueFull):
-            delayed.put_nowait("c", delay=1)
-        putter = asyncio.create_task(delayed.put("c", delay=0.01))
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            assert [await delayed.get() for _ in range(3)] == ["a", "b", "c"]
-            await putter
-
-    asyncio.run(main())
-
-
-def test_async_close_hands_back_what_was_not_due() -> None:
-    async def main() -> None:
-        delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
-        delayed.put_nowait("b", delay=20)
-        delayed.put_nowait("a", delay=10)
-        assert delayed.close() == ["a", "b"]
-        with pytest.raises(InvalidDuration):
-            await delayed.put("c", delay="soon")
-
-    asyncio.run(main())
+    producers = [Call(put, number) for number in range(4)]
+    consumers = [Call(take, number) for number in range(4)]
+    assert [producer.outcome() for producer in producers] == [None] * 4
+    for _ in consumers:
+        delayed.put(None, delay=0.3)  # due after all others
+    assert [consumer.outcome() for consumer in consumers] == [None] * 4
+    assert early == []
+    assert len(taken) == 20_000
+    assert set(taken.values()) == {1}
+    delayed.join()

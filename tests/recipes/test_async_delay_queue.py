@@ -1,0 +1,282 @@
+"""`AsyncDelayQueue`: as `DelayQueue`, on any event loop; mostly on virtual time, where an hour takes no time."""
+
+import asyncio
+import gc
+import weakref
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+import uvloop
+
+from tests.recipes.test_delay_queue import BAD_DELAYS, PATIENCE_SECONDS
+from tickwheel import AsyncDelayQueue, VirtualClock, aio
+from tickwheel.errors import InvalidDuration
+
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.SelectorEventLoop, uvloop.new_event_loop, aio.EventLoop]
+
+FLOAT_ERROR_SECONDS = 1e-9  # of sums and differences of a loop's time
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Run on virtual time, for a day at most."""
+    aio.run(asyncio.wait_for(main, 86_400), clock=VirtualClock())
+
+
+async def start_getters(delayed: AsyncDelayQueue[str], count: int) -> list[asyncio.Task[str]]:
+    getters = [asyncio.create_task(delayed.get()) for _ in range(count)]
+    await asyncio.sleep(0)
+    return getters
+
+
+@pytest.mark.parametrize("loop_factory", LOOPS, ids=["asyncio", "uvloop", "tickwheel"])
+def test_items_come_out_when_due_on_any_loop(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        delays = {"now": 0.0, "sooner": 0.01, "later": 0.03}
+        for item in ("later", "sooner", "now"):
+            await delayed.put(item, delay=delays[item])
+        assert delayed.qsize() == 3
+        for item, delay in delays.items():
+            assert await asyncio.wait_for(delayed.get(), PATIENCE_SECONDS) == item
+            assert loop.time() - begin > delay - FLOAT_ERROR_SECONDS
+        assert delayed.empty()
+
+    delayed: AsyncDelayQueue[str] = AsyncDelayQueue()  # outside of the loop, as asyncio.Queue
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+
+
+def test_a_getter_is_woken_at_the_moment_each_item_is_due() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        delayed: AsyncDelayQueue[float] = AsyncDelayQueue()
+        delays = [0.001, 0.0015, 0.5, 60.25, 3600.0, 3600.0, 20_000.123]
+        for delay in reversed(delays):
+            await delayed.put(delay, delay=delay)
+        for delay in delays:
+            assert await delayed.get() == delay
+            assert -FLOAT_ERROR_SECONDS < loop.time() - delay < 0.0015
+
+    run(main())
+
+
+def test_rounding_errors_of_the_loops_time_do_not_hold_items_up() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        delayed: AsyncDelayQueue[int] = AsyncDelayQueue()
+        rng = Random(1)
+        for milliseconds in sorted(rng.sample(range(10**7), 1000)):
+            delayed.put_nowait(milliseconds, delay=milliseconds / 1000)
+        while not delayed.empty():
+            milliseconds = await delayed.get()
+            late = loop.time() - milliseconds / 1000
+            assert -FLOAT_ERROR_SECONDS < late < 0.0025  # a tick of the queue and one of the loop
+
+    run(main())
+
+
+def test_items_without_a_delay_are_due_when_they_are_put() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
+        delayed.put_nowait("a", delay=1)
+        delayed.put_nowait("c", delay=2)
+        await asyncio.sleep(1.5)
+        delayed.put_nowait("b")
+        await asyncio.sleep(1.5)
+        delayed.put_nowait("d")
+        assert delayed.due() == 4
+        assert [delayed.get_nowait() for _ in range(4)] == list("abcd")
+
+    run(main())
+
+
+def test_more_items_of_one_moment_than_are_moved_in_one_step_keep_their_order() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[int] = AsyncDelayQueue()
+        for number in range(5000):
+            delayed.put_nowait(number, delay="1h")
+        getters = [asyncio.create_task(delayed.get()) for _ in range(1000)]
+        assert await asyncio.gather(*getters) == list(range(1000))
+        delayed.put_nowait(5000)
+        assert [await delayed.get() for _ in range(4001)] == list(range(1000, 5001))
+
+    run(main())
+
+
+def test_without_a_running_loop_only_a_delay_is_refused() -> None:
+    delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
+    delayed.put_nowait("a")
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        delayed.put_nowait("b", delay=1)
+    assert (delayed.qsize(), delayed.due()) == (1, 1)
+    assert delayed.get_nowait() == "a"
+
+
+def test_size_counts_every_item_and_putters_wait_for_a_place() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[str] = AsyncDelayQueue(maxsize=2)
+        delayed.put_nowait("a", delay=1)
+        assert (delayed.qsize(), delayed.due(), delayed.empty(), delayed.full()) == (1, 0, False, False)
+        with pytest.raises(asyncio.QueueEmpty):
+            delayed.get_nowait()
+        delayed.put_nowait("c", delay=20)
+        assert delayed.full()
+        with pytest.raises(asyncio.QueueFull):
+            delayed.put_nowait("d", delay=1)
+        putter = asyncio.create_task(delayed.put("b", delay=10))  # from now on, though it waits a second for its place
+        assert [await delayed.get() for _ in range(3)] == ["a", "b", "c"]
+        assert asyncio.get_running_loop().time() == pytest.approx(20, abs=0.01)
+        await putter
+        assert delayed.empty()
+
+    run(main())
+
+
+def test_join_waits_for_delayed_items() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
+        delayed.put_nowait("a", delay=5)
+        joiner = asyncio.create_task(delayed.join())
+        await asyncio.sleep(1)
+        assert not joiner.done()
+        await delayed.get()
+        delayed.task_done()
+        await joiner
+
+    run(main())
+
+
+@pytest.mark.parametrize("delay", BAD_DELAYS, ids=repr)
+def test_a_bad_delay_puts_nothing_in(delay: Any) -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
+        with pytest.raises(InvalidDuration):
+            await delayed.put("a", delay=delay)
+        with pytest.raises(InvalidDuration):
+            delayed.put_nowait("a", delay=delay)
+        assert delayed.qsize() == 0
+        await delayed.join()
+
+    run(main())
+
+
+def test_drain_takes_everything_in_due_order_and_the_queue_goes_on() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[str] = AsyncDelayQueue(maxsize=4)
+        for item, delay in (("d", "1000d"), ("b", 0), ("c", 5), ("a", 0)):
+            delayed.put_nowait(item, delay=delay)
+        putters = [asyncio.create_task(delayed.put(item, delay=1)) for item in "xy"]
+        await asyncio.sleep(0)
+        assert delayed.drain() == ["b", "a", "c", "d"]
+        await asyncio.gather(*putters)
+        assert (delayed.qsize(), delayed.due()) == (2, 0)
+        assert [await delayed.get() for _ in range(2)] == ["x", "y"]
+        assert delayed.drain() == []
+        for _ in range(6):
+            delayed.task_done()
+        await delayed.join()
+
+    run(main())
+
+
+# -- waking
+
+
+def test_a_waiting_getter_is_woken_for_an_earlier_item() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
+        delayed.put_nowait("far", delay="1h")
+        (getter,) = await start_getters(delayed, 1)
+        delayed.put_nowait("near", delay=2)
+        assert await getter == "near"
+        assert asyncio.get_running_loop().time() == pytest.approx(2, abs=0.01)
+
+    run(main())
+
+
+def test_getters_are_served_in_turn() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
+        getters = await start_getters(delayed, 3)
+        for item, delay in (("a", 1), ("b", 2), ("c", 4), ("d", 3)):
+            delayed.put_nowait(item, delay=delay)
+            await asyncio.sleep(0)
+        assert await asyncio.gather(*getters) == ["a", "b", "d"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_getter_cancelled_at_any_moment_leaves_the_item_to_the_next(steps: int) -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
+        first, second = await start_getters(delayed, 2)
+        delayed.put_nowait("item", delay=1)
+        await asyncio.sleep(1)
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        if not first.cancelled():
+            assert first.result() == "item"
+            delayed.put_nowait("another")
+        assert await second == ("item" if first.cancelled() else "another")
+
+    run(main())
+
+
+def test_a_queue_is_freed_though_a_cancelled_getter_waited_for_an_item() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
+        delayed.put_nowait("far", delay="1h")
+        (getter,) = await start_getters(delayed, 1)
+        getter.cancel()
+        await asyncio.wait([getter])
+        freed = weakref.ref(delayed)
+        del delayed, getter
+        gc.collect()
+        assert freed() is None
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_getters_with_timeouts_take_every_item_once_and_none_early(seed: int) -> None:
+    async def main() -> None:
+        rng = Random(seed)
+        loop = asyncio.get_running_loop()
+        delayed: AsyncDelayQueue[tuple[int, float]] = AsyncDelayQueue(maxsize=100)
+        taken: Counter[int] = Counter()
+
+        async def put(producer: int) -> None:
+            for index in range(250):
+                delay = rng.choice([0, rng.uniform(0, 1)])
+                await delayed.put((producer * 250 + index, loop.time() + delay), delay=delay)
+                await asyncio.sleep(rng.choice([0, rng.uniform(0, 0.02)]))
+
+        async def take() -> None:
+            while True:
+                try:
+                    async with asyncio.timeout(rng.choice([None, 0, rng.uniform(0, 0.1)])):
+                        number, due = await delayed.get()
+                except TimeoutError:
+                    continue
+                assert loop.time() > due - FLOAT_ERROR_SECONDS
+                taken[number] += 1
+                delayed.task_done()
+
+        takers = [asyncio.create_task(take()) for _ in range(10)]
+        await asyncio.gather(*(put(number) for number in range(4)))
+        await delayed.join()
+        assert len(taken) == 1000
+        assert set(taken.values()) == {1}
+        for taker in takers:
+            taker.cancel()
+        await asyncio.wait(takers)
+        assert all(taker.cancelled() for taker in takers)
+
+    run(main())
