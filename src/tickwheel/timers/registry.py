@@ -331,13 +331,8 @@ class TimerRegistry(TimerOwner):
             details = handle._details
             if details is None or handle.slot is not self.running_ring:
                 return  # cancelled or stopped while it ran
-            next_ns = handle._deadline_ns
-            if details.touched:
-                details.touched = False
-            elif details.fixed_delay:
-                next_ns = self.time.now_ns() + handle._delay_ns
-            else:
-                next_ns += handle._delay_ns
+            next_ns = next_deadline_ns(handle, details, self.time.now_ns())
+            details.touched = False
             self.running_ring.unlink(handle)
             handle.lie_in(FIRED)
             self._place(handle, next_ns)
@@ -345,14 +340,15 @@ class TimerRegistry(TimerOwner):
     def close(self) -> list[PendingTimer]:
         """Stop for good and hand back what was due, would have come again, or was pending: by due time."""
         handles: list[TimerHandle] = []
+        now_ns = self.time.now_ns()
         with self.lock:
             if self.stopped:
                 return []
             self.stopped = True
             for timer in self.due_ring.timers() + self.running_ring.timers() + self.wheel.advance(TICK_MAX):
                 assert isinstance(timer, TimerHandle)
-                if timer.slot is self.running_ring:
-                    timer._deadline_ns += timer._delay_ns
+                if timer.slot is self.running_ring and timer._details is not None:
+                    timer._deadline_ns = next_deadline_ns(timer, timer._details, now_ns)
                 if timer.slot is not FIRED:
                     timer.slot.unlink(timer)
                 timer.lie_in(STOPPED)
@@ -362,7 +358,6 @@ class TimerRegistry(TimerOwner):
             self.running_ring.dissolve()
             self.by_key.clear()
             self.by_group.clear()
-            now_ns = self.time.now_ns()
         handles.sort(key=_deadline)
         left: list[PendingTimer] = []
         for handle in handles:
@@ -371,6 +366,13 @@ class TimerRegistry(TimerOwner):
             left.append(PendingTimer(handle, callback, handle._args, handle.key, handle.group, due_in))
             handle.release()
         return left
+
+
+def next_deadline_ns(handle: TimerHandle, details: Details, now_ns: int) -> int:
+    """Return when a periodic timer whose run ends now is due again."""
+    if details.touched:
+        return handle._deadline_ns
+    return (now_ns if details.fixed_delay else handle._deadline_ns) + handle._delay_ns
 
 
 def _deadline(handle: TimerHandle) -> int:
