@@ -1,8 +1,8 @@
-"""The room table as an import contract: what each folder of tickwheel may import.
+"""The table of allowed imports as a contract of import-linter: what each package of tickwheel may import.
 
-The table is in pyproject.toml, a line a room, `room: what it may import`. A room that is in the table
-but not yet built is fine; a room that is built but not in the table is not. The root of the package may
-import any room, and no room may import the root.
+The table is in pyproject.toml, one line per package: `package: what it may import`. A single module below the root
+counts as a package. An entry whose package does not exist is allowed; a package without an entry is an error. The root
+may import any package, and no package may import the root.
 """
 
 from typing import cast
@@ -13,25 +13,25 @@ from importlinter import Contract, ContractCheck, fields, output
 ROOT = "tickwheel"
 
 
-class RoomsContract(Contract):
-    """Every import from one room into another must be allowed by the table."""
+class ImportsContract(Contract):
+    """Every import from one package into another must be allowed by the table."""
 
-    type_name = "rooms"
-    rooms = fields.ListField(subfield=fields.StringField())
+    type_name = "imports"
+    packages = fields.ListField(subfield=fields.StringField())
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002, FBT001 - set by the base class
         """Compare every direct import with the table."""
-        table = read_table(cast("list[str]", self.rooms))
-        unlisted = sorted({room_of(module) for module in graph.modules} - set(table) - {ROOT})
-        wrong: list[str] = [f"{room} is not in the room table" for room in unlisted]
+        table = read_table(cast("list[str]", self.packages))
+        unlisted = sorted({package_of(module) for module in graph.modules} - set(table) - {ROOT})
+        wrong: list[str] = [f"{package} is not in the table of imports" for package in unlisted]
         for importer in sorted(graph.modules):
-            room = room_of(importer)
+            package = package_of(importer)
             for imported in sorted(graph.find_modules_directly_imported_by(importer)):
-                other = room_of(imported)
-                if ROOT not in (importer, imported) and other != room and other not in table.get(room, set()):
-                    wrong.append(f"{importer} imports {imported}, but {room} may not import {other}")
+                other = package_of(imported)
+                if ROOT not in (importer, imported) and other != package and other not in table.get(package, set()):
+                    wrong.append(f"{importer} imports {imported}, but {package} may not import {other}")
                 elif imported == ROOT:
-                    wrong.append(f"{importer} imports the root of the package; import the room it needs")
+                    wrong.append(f"{importer} imports the root of tickwheel; import the package it needs")
         return ContractCheck(kept=not wrong, metadata={"wrong": wrong})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
@@ -41,10 +41,10 @@ class RoomsContract(Contract):
 
 
 def read_table(lines: list[str]) -> dict[str, set[str]]:
-    """Read `room: what it may import` lines."""
-    return {room.strip(): set(allowed.split()) for room, _, allowed in (line.partition(":") for line in lines)}
+    """Read `package: what it may import` lines."""
+    return {package.strip(): set(allowed.split()) for package, _, allowed in (line.partition(":") for line in lines)}
 
 
-def room_of(module: str) -> str:
-    """Return the room a module is in: the first name below the root."""
+def package_of(module: str) -> str:
+    """Return the package that a module is in: the first name below the root."""
     return module.split(".")[1] if "." in module else module
