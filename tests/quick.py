@@ -1,6 +1,7 @@
-"""Which tests `make test-quick` leaves out: those that need a server of its own kind, or a browser.
+"""Which tests `make test-quick` leaves out: those that need a server or a browser.
 
-It is read from the imports. A test needs one if its module, or a module that defines one of its fixtures, imports what
+Folders whose tests start servers, nodes or whole programs are left out as they are. For the rest it is read from the
+imports: a test needs a server if its module, or a module that defines one of its fixtures, imports what
 starts it, also by way of other modules of `tests`. The fixtures of `tests/conftest.py` are known by name, since that
 module imports all of it.
 """
@@ -12,10 +13,17 @@ from typing import Final
 
 import pytest
 
-__all__ = ["needs_server"]
+__all__ = ["imports_starter", "needs_server"]
 
 REPOSITORY: Final = Path(__file__).parent.parent
-STARTERS: Final = ("playwright", "tickwheel.testing.etcd", "tickwheel.testing.postgres", "tickwheel.testing.redis")
+FOLDERS: Final = {"bench", "cluster", "dashboard", "examples", "external", "programs", "server"}
+STARTERS: Final = (
+    "playwright",
+    "tests.faketime",
+    "tickwheel.testing.etcd",
+    "tickwheel.testing.postgres",
+    "tickwheel.testing.redis",
+)
 FIXTURES: Final = {"etcd", "postgres", "redis_cluster", "redis_server"}
 
 
@@ -23,7 +31,7 @@ def needs_server(item: pytest.Item) -> bool:
     """Tell whether a test needs a server or a browser."""
     if not isinstance(item, pytest.Function):
         return False
-    if FIXTURES & set(item.fixturenames):
+    if item.path.parent.name in FOLDERS or FIXTURES & set(item.fixturenames):
         return True
     definitions = item._fixtureinfo.name2fixturedefs.values()
     modules = {item.module.__name__, *(each.func.__module__ for several in definitions for each in several)}
