@@ -3,9 +3,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
+
+# What the service needs, and what the tests and tools need besides.
+RUN_STAMP := $(VENV)/.installed-run
 STAMP := $(VENV)/.installed
-NATIVE := $(filter-out %__main__.py,$(wildcard src/tickwheel/wheels/*.py src/tickwheel/timers/*.py src/tickwheel/recipes/*.py)) \
-  src/tickwheel/durations.py src/tickwheel/scheduler/draft.py src/tickwheel/stores/bounds.py $(wildcard src/native/*.h)
+EXTRAS := apscheduler,bench,dev,etcd,otel,postgres,redis,server,workflow
+
+# What is compiled: the wheels, and the list HOT in setup.py.
+NATIVE := $(wildcard src/tickwheel/wheels/*.py src/native/*.h) \
+  $(addprefix src/tickwheel/,$(shell sed -n '/^HOT = (/,/^)/s/^ *"\(.*\)",$$/\1/p' setup.py))
 
 # Three files of tests at a time, also on two cores: most of them wait for something now and then.
 SIDE_BY_SIDE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
@@ -13,9 +20,12 @@ SIDE_BY_SIDE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13
 
-.PHONY: run test check lint types rooms fuzz chaos versions bench browser etcd postgres redis faketime clean
+# How long `make fuzz` goes on.
+FUZZ_MINUTES ?= 60
 
-run: $(STAMP)  ## serve the API and the dashboard on an SQLite file, with example tasks
+.PHONY: run test test-quick check lint types imports package fuzz chaos versions bench browser etcd postgres redis faketime clean
+
+run: $(RUN_STAMP)  ## serve the API and the dashboard on an SQLite file, with example tasks
 	mkdir -p var
 	$(BIN)/tickwheel serve --demo --store sqlite:///var/demo.db
 
@@ -24,7 +34,10 @@ test: $(STAMP) $(BIN)/promtool browser etcd postgres redis faketime  ## run ever
 	TICKWHEEL_PURE=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/timers tests/recipes \
 	  tests/scheduler/test_draft.py tests/test_durations.py
 
-check: lint types rooms test  ## what has to hold before anything lands
+test-quick: $(STAMP) $(BIN)/promtool  ## run the tests that need no server and no browser, on the build that is installed
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --quick
+
+check: lint types imports test package  ## what has to hold before anything lands
 	$(MAKE) --jobs=2 --output-sync=target versions
 
 lint: $(STAMP)
@@ -34,29 +47,32 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
-rooms: $(STAMP)  ## hold the table of what may import what
+imports: $(STAMP)  ## check which package imports which
 	PYTHONPATH=. $(BIN)/lint-imports
 
-fuzz: $(STAMP)  ## look for new counterexamples, for as long as it takes
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/wheels/test_model.py
+package: $(STAMP)  ## build sdist and wheel, install each without a compiler, and run tasks there
+	$(BIN)/python tools/check_package.py
+
+fuzz: $(STAMP)  ## look for new counterexamples: make fuzz FUZZ_MINUTES=5
+	$(BIN)/python tools/fuzz.py --minutes $(FUZZ_MINUTES)
 
 chaos: $(STAMP) etcd postgres redis faketime  ## let things go wrong by chance for some minutes: make chaos CHAOS='--seconds 600 --seed 7'
 	$(BIN)/python -m tests.cluster.chaos $(CHAOS)
 
-versions: $(VERSIONS:%=version-%)  ## install the built package on other interpreters and test the wheels there
+versions: $(VERSIONS:%=version-%)  ## install the package on other interpreters and test the core there
 
 version-%:
 	@if python="$$(tools/find-python $*)"; then \
 	  set -e; rm -rf build/$*; "$$python" -m venv build/$*; \
-	  build/$*/bin/pip install --quiet --disable-pip-version-check . hypothesis pytest uvloop; \
+	  build/$*/bin/pip install --quiet --disable-pip-version-check . hypothesis numpy pytest uvloop; \
 	  build/$*/bin/python -c "import tickwheel; print('Python $*:', 'compiled' if tickwheel.COMPILED else 'interpreted')"; \
-	  build/$*/bin/python -m pytest -q tests/test_build.py tests/wheels tests/timers tests/recipes tests/testing \
-	    tests/tasks tests/stores/test_sqlite.py tests/scheduler/test_engine.py tests/scheduler/test_sqlite.py \
+	  build/$*/bin/python -m pytest -q tests/test_build.py tests/test_durations.py tests/wheels tests/timers tests/recipes \
+	    tests/testing tests/tasks tests/stores/test_sqlite.py tests/scheduler/test_engine.py tests/scheduler/test_sqlite.py \
 	    tests/cluster/test_shares.py tests/cluster/test_sharing.py; \
+	  TICKWHEEL_PURE=1 build/$*/bin/python -m pytest -q tests/timers tests/recipes tests/test_durations.py; \
 	else echo "Python $* is not on this machine: NOT TESTED"; fi
 
 bench: $(STAMP)  ## ratios against peers, tables and plots in bench/results
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python -m bench
 
 clean:
@@ -64,13 +80,20 @@ clean:
 	find src -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml setup.py $(NATIVE)
+$(RUN_STAMP): pyproject.toml setup.py $(NATIVE)
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
+	  "tickwheel needs Python 3.11 or newer, and $(PYTHON) is %d.%d: make PYTHON=/path/to/python3" % sys.version_info[:2])'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
+	$(PIP) install --upgrade pip
 	find src -name '*.so' -delete
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[apscheduler,bench,dev,etcd,otel,postgres,redis,server,workflow]'
+	$(PIP) install --editable '.[server]'
 	@$(BIN)/python -c "import tickwheel; print('tickwheel is', 'compiled' if tickwheel.COMPILED else \
 	  'interpreted: no C compiler or no Python headers were found; it works, several times slower')"
+	touch $@
+
+# tickwheel itself is installed by then: this adds what its extras need, and compiles nothing again.
+$(STAMP): $(RUN_STAMP)
+	$(PIP) install 'tickwheel[$(EXTRAS)]'
 	touch $@
 
 $(BIN)/promtool: | $(STAMP)  ## what checks the alert rules; without it their tests fail and say so

@@ -1,4 +1,4 @@
-"""Fixtures for every room: each test that asks for `build` or `scheme` runs on both builds."""
+"""Fixtures for every package: each test that asks for `build` or `scheme` runs on both builds."""
 
 import os
 from collections.abc import Iterator
@@ -9,6 +9,7 @@ from hypothesis import settings
 from tests.builds import BUILDS, Build
 from tests.etcd import Prefix
 from tests.postgres import Database
+from tests.quick import needs_server
 from tickwheel.testing.etcd import EtcdCluster
 from tickwheel.testing.postgres import PostgresServer
 from tickwheel.testing.redis import RedisCluster, RedisServer
@@ -20,13 +21,27 @@ pytest_plugins = "pytester"
 settings.register_profile(
     "gate", derandomize=True, deadline=None, max_examples=60, stateful_step_count=40, print_blob=True
 )
-settings.register_profile("fuzz", deadline=None, max_examples=3000, stateful_step_count=60, print_blob=True)
+# Rounds are short, so that `make fuzz` ends soon after its time is over.
+settings.register_profile("fuzz", deadline=None, max_examples=300, stateful_step_count=60, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 
 def pytest_report_header() -> str:
     """Say which builds are tested."""
     return f"tickwheel builds: {', '.join(map(str, BUILDS))}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--quick`."""
+    parser.addoption("--quick", action="store_true", help="leave out the tests that need a server or a browser")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--quick`, leave out what needs a server or a browser."""
+    if config.getoption("--quick"):
+        left_out = [item for item in items if needs_server(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 @pytest.fixture(params=BUILDS, ids=str)

@@ -2,8 +2,11 @@
 
 import importlib
 import pkgutil
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 import tickwheel
 from tests.builds import BUILDS, Build, compiler_at_hand
 
-ROOMS = [
+PACKAGES = [
     "tickwheel",
     "tickwheel.aio",
     "tickwheel.cli",
@@ -51,15 +54,77 @@ def test_tickwheel_pure_chooses_the_build(setting: str, compiled: bool) -> None:
     assert done.stdout.strip() == str(compiled)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_public_name_of_a_room_exists(room: str) -> None:
-    module = importlib.import_module(room)
+SHOW = "import tickwheel; from tickwheel import Timers; print(tickwheel.COMPILED)"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the installed package with its native modules, as far as there are any."""
+    assert tickwheel.__file__ is not None
+    package = Path(tickwheel.__file__).parent
+    shutil.copytree(package, tmp_path / "tickwheel", ignore=shutil.ignore_patterns("__pycache__", "dashboard"))
+    for library in package.parent.glob("tickwheel__mypyc.*"):
+        shutil.copy(library, tmp_path)
+    return tmp_path
+
+
+def import_copy(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Import a copy in a process of its own."""
+    command = [sys.executable, *options, "-c", SHOW]
+    env = {"PYTHONPATH": str(folder), **environment}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def without_library(folder: Path) -> None:
+    for library in folder.glob("tickwheel__mypyc.*"):
+        library.unlink()
+    (folder / f"tickwheel/durations{EXTENSION_SUFFIXES[0]}").touch()
+
+
+def with_broken_library(folder: Path) -> None:
+    (folder / f"tickwheel__mypyc{EXTENSION_SUFFIXES[0]}").write_bytes(b"not a library")
+
+
+def without_a_module(folder: Path) -> None:
+    for path in folder.glob("tickwheel/wheels/timer.*"):
+        if path.suffix != ".py":
+            path.unlink()
+
+
+BREAKAGES = [without_library, with_broken_library, *([without_a_module] if compiler_at_hand() else [])]
+
+
+@pytest.mark.parametrize("damage", BREAKAGES)
+def test_a_broken_native_build_falls_back_to_the_sources(copy: Path, damage: Callable[[Path], None]) -> None:
+    damage(copy)
+    done = import_copy(copy)
+    assert (done.returncode, done.stdout) == (0, "False\n")
+    assert done.stderr.count("RuntimeWarning") == 1
+    assert "the compiled modules of tickwheel cannot be loaded" in done.stderr
+    assert "TICKWHEEL_PURE=1" in done.stderr
+
+
+@pytest.mark.parametrize("damage", BREAKAGES)
+def test_tickwheel_pure_silences_the_warning(copy: Path, damage: Callable[[Path], None]) -> None:
+    damage(copy)
+    done = import_copy(copy, "-W", "error", TICKWHEEL_PURE="1")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_an_intact_copy_gives_no_warning(copy: Path) -> None:
+    done = import_copy(copy, "-W", "error")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{compiler_at_hand()}\n", "")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_of_a_package_exists(package: str) -> None:
+    module = importlib.import_module(package)
     assert len(set(module.__all__)) == len(module.__all__)
     for name in module.__all__:
         assert hasattr(module, name), name
 
 
-def test_every_public_name_is_defined_in_one_module_of_its_room() -> None:
+def test_every_public_name_is_defined_in_one_module_of_its_package() -> None:
     package = importlib.import_module("tickwheel.wheels")
     homes: dict[str, list[str]] = {}
     for info in pkgutil.iter_modules(package.__path__):

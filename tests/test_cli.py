@@ -89,7 +89,7 @@ def test_what_would_run_is_shown_and_not_run(shop: Path) -> None:
 
 
 def test_mistakes_are_said_in_one_line(shop: Path) -> None:
-    assert "no duration" in tickwheel(shop, "add", "x", "--delay", "soon", code=1)
+    assert "invalid duration 'soon'" in tickwheel(shop, "add", "x", "--delay", "soon", code=1)
     assert "JSON object" in tickwheel(shop, "add", "x", "[1]", code=1)
     assert "no task 'nobody'" in tickwheel(shop, "show", "nobody", code=1)
     assert "no scheduler at" in tickwheel(shop, "worker", "nowhere:scheduler", code=1)

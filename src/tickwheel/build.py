@@ -1,21 +1,30 @@
-"""Which build is loaded: the compiled rooms, or the same files interpreted.
+"""Which build is loaded: the compiled modules, or the same files interpreted.
 
-The wheels are plain Python that an installation with a C compiler turns into native modules, which
+An installation with a C compiler turns the wheels, and what else is called for every timer, into native modules, which
 lie beside their sources. Python prefers the native one; `TICKWHEEL_PURE=1` makes it take the source:
 
     $ python -c "import tickwheel; print(tickwheel.COMPILED)"
     True
     $ TICKWHEEL_PURE=1 python -c "import tickwheel; print(tickwheel.COMPILED)"
     False
+
+If native modules are there but cannot be loaded, the sources are used as well, with a `RuntimeWarning`. The code of
+all of them is in one library, so they work together or not at all.
 """
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
-from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from pathlib import Path
 from types import ModuleType
 
 __all__ = ["PURE", "compiled"]
+
+LIBRARY = "tickwheel__mypyc"
+INITIALIZER = "init_"  # what mypyc puts before the name of each module in the library, with ___ for a dot
 
 
 class SourceFinder:
@@ -36,7 +45,38 @@ def compiled(package: ModuleType) -> bool:
     return any(not file.endswith(tuple(SOURCE_SUFFIXES)) for file in files if file)
 
 
-PURE = os.environ.get("TICKWHEEL_PURE", "0") not in ("", "0")
+def native_files(module: Path) -> list[Path]:
+    """Return the native files of a module that this interpreter would load."""
+    return [file for suffix in EXTENSION_SUFFIXES if (file := module.with_name(module.name + suffix)).exists()]
 
-if PURE:
+
+def find_fault() -> str | None:
+    """Return why the native modules cannot be used; None if they can, or if there are none."""
+    package = Path(__file__).parent
+    if not native_files(package.parent / LIBRARY):
+        # Each native build has both, so without either this is an interpreted one.
+        return f"{LIBRARY} is missing" if native_files(package / "durations") else None
+    try:
+        library = import_module(LIBRARY)
+    except ImportError as error:
+        return str(error)
+    names = [name.removeprefix(INITIALIZER) for name in dir(library) if name.startswith(INITIALIZER)]
+    parts = [name.split("___") for name in names]
+    missing = [".".join(part) for part in parts if not native_files(package.parent.joinpath(*part))]
+    return f"{', '.join(missing)}: no native module" if missing else None
+
+
+PURE = os.environ.get("TICKWHEEL_PURE", "0") not in ("", "0")
+FAULT = None if PURE else find_fault()
+
+if PURE or FAULT:
     sys.meta_path.insert(0, SourceFinder)
+
+if FAULT:
+    warnings.warn(
+        f"the compiled modules of tickwheel cannot be loaded ({FAULT}); the interpreted ones are used, which are "
+        "several times slower. To repair this, reinstall it (pip install --force-reinstall --no-deps tickwheel); "
+        "to silence it, set TICKWHEEL_PURE=1",
+        RuntimeWarning,
+        stacklevel=2,
+    )

@@ -6,40 +6,56 @@
     >>> to_ns(timedelta(days=30)) == to_ns("30d")
     True
 
-What is finer than a nanosecond is rounded up, so that a timer made of it cannot fire early. Decimal
-numbers mean what they say: 0.1 is a tenth of a second, not the binary fraction next to it.
+A number is a number of seconds: an int, a float, a `Decimal`, a `Fraction`, or any other number that is registered as
+`numbers.Real`, such as those of numpy. A bool is refused, and so is NaN.
+
+A float means the decimal number that Python prints for it: 0.1 is a tenth of a second, not the binary fraction next
+to it. What is finer than a nanosecond is rounded up, so that a timer cannot fire early. All arithmetic is on integers:
+the caller's decimal context plays no part.
 """
 
 import re
 from datetime import timedelta
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from functools import lru_cache
-from math import floor
-from typing import Final
+from math import ceil, floor
+from numbers import Rational, Real
+from operator import index
+from typing import Any, Final
 
 from tickwheel.errors import InvalidDuration
 
 __all__ = ["DURATION_NS_MAX", "Duration", "to_ns"]
 
-Duration = int | float | timedelta | str
+Duration = int | float | Rational | Decimal | timedelta | str
 
-# A thousand years of 365.25 days. No clock of a process or a calendar is asked for more.
-DURATION_NS_MAX: Final = 31_557_600_000 * 10**9
+SECOND_NS: Final = 10**9
 
-# Below this many seconds a float times 1e9 is off by less than the error: two roundings of 2**-53 of 1e13.
+# 1,000 years of 365.25 days: longer than any clock of a process or a calendar needs.
+SECONDS_MAX: Final = 31_557_600_000
+DURATION_NS_MAX: Final = SECONDS_MAX * SECOND_NS
+
+# Below this many seconds, `seconds * 1e9` is less than ROUNDING_ERROR_NS away from the decimal number that Python
+# prints for the float: half a unit in the last place of each of the two, 2**-40 s and 2**-10 ns.
 FLOAT_SECONDS_MAX: Final = 1e4
 ROUNDING_ERROR_NS: Final = 0.004
+
+# A decimal number of seconds whose first digit is at this place, or behind it, is less than a nanosecond.
+NANOSECOND_MAGNITUDE: Final = -9
+
+# Far more than any duration needs, and few enough to convert in a microsecond.
+TEXT_CHARS_MAX: Final = 200
 
 UNITS_NS: Final = {
     "ns": 1,
     "us": 10**3,
     "µs": 10**3,
     "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-    "d": 86_400 * 10**9,
-    "w": 7 * 86_400 * 10**9,
+    "s": SECOND_NS,
+    "m": 60 * SECOND_NS,
+    "h": 3600 * SECOND_NS,
+    "d": 86_400 * SECOND_NS,
+    "w": 7 * 86_400 * SECOND_NS,
 }
 
 _NUMBER: Final = r"\d+(?:[.,]\d+)?"
@@ -48,74 +64,145 @@ _ISO: Final = re.compile(
     rf"P(?:({_NUMBER})W|(?:({_NUMBER})D)?(?:T(?=\d)(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?)",
 )
 _ISO_UNITS: Final = ("w", "d", "h", "m", "s")
+_TEXT_DENOMINATOR: Final = 10**TEXT_CHARS_MAX  # no text has more decimal places than characters
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def to_ns(duration: Duration) -> int:
-    """Return a duration in nanoseconds, rounded up; seconds if it is a plain number."""
+    """Return a duration in nanoseconds, rounded up; a number is in seconds."""
     if type(duration) is float and 0.0 <= duration < FLOAT_SECONDS_MAX:
-        # The usual case, quickly: what is written to the nanosecond is at most a rounding error off one.
         product = duration * 1e9
         nearest = floor(product + 0.5)
-        if abs(product - nearest) < ROUNDING_ERROR_NS:
+        # Decimals of up to 15 digits are different floats, so this one is printed as `nearest` nanoseconds.
+        if nearest / 1e9 == duration:
             return nearest
-    if isinstance(duration, str):
-        return _of_text(duration)
-    given: object = duration  # whatever it is declared to be
-    if isinstance(given, bool) or not isinstance(given, (int, float, timedelta)):
-        raise InvalidDuration(given, "give seconds, a timedelta, or text such as '1h30m' or 'PT5M'")
-    return _whole(duration, _from_number(duration))
+        if abs(product - nearest) > ROUNDING_ERROR_NS:
+            return ceil(product)
+    if type(duration) is int and 0 <= duration <= SECONDS_MAX:
+        return duration * SECOND_NS
+    if type(duration) is str:
+        return _from_text(duration)
+    return _from_value(duration)
 
 
-@lru_cache(maxsize=1024)  # a program says the same few durations again and again
-def _of_text(text: str) -> int:
-    return _whole(text, _from_text(text))
+def _from_value(given: object) -> int:
+    if isinstance(given, str):
+        return _from_text(str.__str__(given))
+    if isinstance(given, timedelta):
+        return _round_up(given, -(given // -_MICROSECOND) * 1000, 1)  # subclasses can be finer than a microsecond
+    return _from_number(given)
 
 
-def _whole(duration: Duration, ns: Decimal) -> int:
-    if ns < 0:
-        raise InvalidDuration(duration, "a duration cannot be negative")
-    if ns > DURATION_NS_MAX:
-        raise InvalidDuration(duration, "that is more than a thousand years")
-    return int(ns.to_integral_value(ROUND_CEILING))
+def _from_number(given: object) -> int:
+    if isinstance(given, bool):
+        raise _unknown_type(given)
+    if isinstance(given, int):
+        return _round_up(given, int.__index__(given) * SECOND_NS, 1)
+    if isinstance(given, float):
+        return _from_decimal(given, float.__repr__(given))
+    if isinstance(given, Decimal):
+        return _from_decimal(given, Decimal.__str__(given).lower())
+    if isinstance(given, Rational):
+        return _from_rational(given)
+    if isinstance(given, Real):
+        return _from_decimal(given, float.__repr__(_to_float(given)))
+    raise _unknown_type(given)
 
 
-def _from_number(duration: float | timedelta) -> Decimal:
-    if isinstance(duration, timedelta):
-        return Decimal(duration // timedelta(microseconds=1)) * 1000
-    number = Decimal(repr(duration))  # the number as it is written, not its binary neighbour
-    if not number.is_finite():
-        raise InvalidDuration(duration, "a duration is a finite number of seconds")
-    return number * 10**9
+def _unknown_type(given: object) -> InvalidDuration:
+    return InvalidDuration(given, "expected seconds, a timedelta, or text such as '1h30m' or 'PT5M'")
 
 
-def _from_text(text: str) -> Decimal:
+def _round_up(given: object, numerator: int, denominator: int) -> int:
+    """Return `numerator / denominator` nanoseconds, rounded up, if that is a duration."""
+    if numerator < 0:
+        raise InvalidDuration(given, "must not be negative")
+    if numerator > DURATION_NS_MAX * denominator:
+        raise _too_long(given)
+    return -(-numerator // denominator)
+
+
+def _too_long(given: object) -> InvalidDuration:
+    return InvalidDuration(given, "must be at most 1,000 years")
+
+
+def _from_rational(given: Any) -> int:
+    try:
+        numerator, denominator = index(given.numerator), index(given.denominator)
+    except TypeError:  # numpy's timedelta64 is registered as a number, but has a unit of its own
+        raise _unknown_type(given) from None
+    return _round_up(given, numerator * SECOND_NS, denominator)
+
+
+def _to_float(given: Any) -> float:
+    try:
+        return float(given)
+    except OverflowError:
+        raise _too_long(given) from None
+
+
+def _from_decimal(given: object, text: str) -> int:
+    """Read seconds as Python prints a float or a Decimal: `12.5`, `1e-07`, `nan`."""
+    mantissa, _, power = text.partition("e")
+    whole, _, places = mantissa.partition(".")
+    if not (whole + places).removeprefix("-").isdecimal():
+        raise InvalidDuration(given, "must be a finite number")
+    if len(text) > TEXT_CHARS_MAX:
+        raise InvalidDuration(given, f"must have at most {TEXT_CHARS_MAX} digits")
+    seconds, exponent = int(whole + places), int(power or 0) - len(places)
+    if seconds <= 0:
+        return _round_up(given, seconds, 1)
+    # The exponent of a Decimal can be many millions: decide by the place of the first digit before computing a power.
+    magnitude = len(str(seconds)) + exponent
+    if magnitude > len(str(SECONDS_MAX)):
+        raise _too_long(given)
+    if magnitude <= NANOSECOND_MAGNITUDE:
+        return 1
+    if exponent >= 0:
+        return _round_up(given, seconds * SECOND_NS * 10**exponent, 1)
+    return _round_up(given, seconds * SECOND_NS, 10**-exponent)
+
+
+@lru_cache(maxsize=1024)  # a program uses the same few durations again and again
+def _from_text(text: str) -> int:
     stripped = text.strip()
-    if stripped[:1].upper() == "P":
-        return _from_iso(text, stripped.upper())
-    total, position = Decimal(0), 0
+    if len(stripped) > TEXT_CHARS_MAX:
+        raise InvalidDuration(text, f"must have at most {TEXT_CHARS_MAX} characters")
+    parts = _iso_parts(text, stripped.upper()) if stripped[:1].upper() == "P" else _parts(text, stripped)
+    return _round_up(text, sum(_numerator(number) * UNITS_NS[unit] for number, unit in parts), _TEXT_DENOMINATOR)
+
+
+def _numerator(number: str) -> int:
+    """Return a decimal number as a numerator over `_TEXT_DENOMINATOR`."""
+    whole, _, places = number.replace(",", ".").partition(".")
+    return int(whole + places.ljust(TEXT_CHARS_MAX, "0"))
+
+
+def _parts(text: str, stripped: str) -> list[tuple[str, str]]:
+    parts: list[tuple[str, str]] = []
+    position = 0
     for part in _PART.finditer(stripped):
         if part.start() != position or part[2] not in UNITS_NS:
             break
-        total += Decimal(part[1].replace(",", ".")) * UNITS_NS[part[2]]
+        parts.append((part[1], part[2]))
         position = part.end()
-    if position == 0 or position != len(stripped):
+    if not parts or position != len(stripped):
         raise InvalidDuration(
-            text, f"write it as '1h30m' with units from {', '.join(UNITS_NS)}, or as ISO 8601 ('PT5M')"
+            text,
+            f"expected numbers with units ({', '.join(UNITS_NS)}), such as '1h30m', or ISO 8601, such as 'PT5M'; "
+            "seconds without a unit are given as a number",
         )
-    return total
+    return parts
 
 
-def _from_iso(text: str, upper: str) -> Decimal:
+def _iso_parts(text: str, upper: str) -> list[tuple[str, str]]:
     match = _ISO.fullmatch(upper)
-    if match is None or not any(match.groups()):
+    numbers: tuple[str | None, ...] = match.groups() if match else ()
+    parts = [(number, unit) for number, unit in zip(numbers, _ISO_UNITS, strict=False) if number]
+    if not parts:
         raise InvalidDuration(
-            text, "ISO 8601 durations here have weeks, or days and time; years and months vary in length"
+            text,
+            "expected ISO 8601 with weeks ('P2W'), or with days, hours, minutes and seconds ('P1DT12H'); "
+            "years and months are not supported because their length varies",
         )
-    return sum(
-        (
-            Decimal(number.replace(",", ".")) * UNITS_NS[unit]
-            for number, unit in zip(match.groups(), _ISO_UNITS, strict=True)
-            if number
-        ),
-        start=Decimal(0),
-    )
+    return parts

@@ -91,6 +91,9 @@ __all__ = [
     "WorkersFull",
 ]
 
+# What fits into one line of a log with the sentence around it.
+SHOWN_CHARS_MAX = 80
+
 
 class TickwheelError(Exception):
     """The root of everything tickwheel raises on purpose."""
@@ -108,6 +111,15 @@ class MissingExtra(TickwheelError, ImportError):
         self.package = package
         self.extra = extra
         super().__init__(f"{part} need {package}, which is not installed: pip install 'tickwheel[{extra}]'")
+
+
+def _shown(value: object) -> str:
+    """Return a value as a message shows it, shortened to a line."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python refuses to print integers of thousands of digits
+        text = f"<{type(value).__name__} too large to print>"
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[: SHOWN_CHARS_MAX - 3]}..."
 
 
 def rebuild(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException:
@@ -131,11 +143,11 @@ class InvalidConfig(TickwheelError, ValueError):
 
 
 class InvalidDuration(TickwheelError, ValueError):
-    """Not a length of time."""
+    """Invalid duration."""
 
     def __init__(self, duration: object, why: str) -> None:
         self.duration = duration
-        super().__init__(f"{duration!r} is no duration: {why}")
+        super().__init__(f"invalid duration {_shown(duration)}: {why}")
 
 
 class NotWholeTicks(TickwheelError, TypeError):

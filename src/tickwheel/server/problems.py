@@ -3,8 +3,9 @@
     HTTP/1.1 422 Unprocessable Entity
     content-type: application/problem+json
 
-    {"type": "https://tickwheel.dev/problems/invalid-duration", "title": "Not a length of time", "status": 422,
-     "detail": "'soon' is no duration: ...", "errors": [{"pointer": "/delay", "detail": "'soon' is no duration: ..."}]}
+    {"type": "https://tickwheel.dev/problems/invalid-duration", "title": "Invalid duration", "status": 422,
+     "detail": "invalid duration 'soon': ...",
+     "errors": [{"pointer": "/delay", "detail": "invalid duration 'soon': ..."}]}
 
 The type is made of the name of the error, and is as stable as that.
 """

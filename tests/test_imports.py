@@ -1,4 +1,4 @@
-"""The room table holds, and would notice if it did not."""
+"""The table of allowed imports holds, and a violation is found."""
 
 import os
 import shutil
@@ -26,29 +26,29 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_rooms_import_only_what_the_table_allows(copy: Path) -> None:
+def test_packages_import_only_what_the_table_allows(copy: Path) -> None:
     done = lint_imports(copy)
     assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(
-    ("room", "planted", "words"),
+    ("module", "planted", "words"),
     [
         ("wheels/timer.py", "import tickwheel.build", "wheels may not import build"),
         ("errors.py", "from tickwheel.wheels import timer", "errors may not import wheels"),
-        ("wheels/level.py", "import tickwheel", "imports the root of the package"),
+        ("wheels/level.py", "import tickwheel", "imports the root of tickwheel"),
     ],
 )
-def test_a_planted_import_is_found(copy: Path, room: str, planted: str, words: str) -> None:
-    path = copy / "src/tickwheel" / room
+def test_a_planted_import_is_found(copy: Path, module: str, planted: str, words: str) -> None:
+    path = copy / "src/tickwheel" / module
     path.write_text(f"{path.read_text()}\n{planted}\n")
     done = lint_imports(copy)
     assert done.returncode == 1
     assert words in " ".join(done.stdout.split())
 
 
-def test_a_room_that_is_not_in_the_table_is_found(copy: Path) -> None:
+def test_a_package_that_is_not_in_the_table_is_found(copy: Path) -> None:
     (copy / "src/tickwheel/utils.py").write_text("")
     done = lint_imports(copy)
     assert done.returncode == 1
-    assert "utils is not in the room table" in done.stdout
+    assert "utils is not in the table of imports" in done.stdout

@@ -1,0 +1,23 @@
+"""What `make test-quick` leaves out."""
+
+import pytest
+
+from tests.quick import imports_starter
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "tests.stores.test_redis_sharing",
+        "tests.stores.test_postgres_add",
+        "tests.dashboard.conftest",
+        "tests.test_cli_server",
+    ],
+)
+def test_modules_that_start_servers_are_found(module: str) -> None:
+    assert imports_starter(module)
+
+
+@pytest.mark.parametrize("module", ["tests.wheels.test_edges", "tests.recipes.test_ttl_cache", "tests.test_durations"])
+def test_other_modules_are_kept(module: str) -> None:
+    assert not imports_starter(module)

@@ -1,0 +1,43 @@
+"""Runs the state machines of wheels, timers and recipes for a given time, each round with new examples.
+
+    $ python tools/fuzz.py --minutes 5
+
+It ends with the first counterexample, which Hypothesis prints with the steps that lead to it.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parent.parent
+
+
+def machines() -> list[str]:
+    """Return the tests that are state machines: the modules named after a model."""
+    folders = ("wheels", "timers", "recipes")
+    return [str(path) for folder in folders for path in sorted((REPOSITORY / "tests" / folder).glob("test_*model.py"))]
+
+
+def main() -> int:
+    """Run rounds until the time is over; return the code of the first that fails."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    end = time.monotonic() + 60 * parser.parse_args().minutes
+    tests, rounds = machines(), 0
+    environment = {**os.environ, "HYPOTHESIS_PROFILE": "fuzz"}
+    while True:
+        rounds += 1
+        print(f"round {rounds}: {(end - time.monotonic()) / 60:.1f} minutes left", flush=True)  # noqa: T201
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+        done = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False)  # noqa: S603 - our own tests
+        if done.returncode != 0:
+            return done.returncode
+        if time.monotonic() > end:
+            return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
