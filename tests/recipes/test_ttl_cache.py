@@ -427,7 +427,7 @@ def test_a_bad_duration_is_refused_and_changes_nothing(cache: TTLCache[str, int]
     ("option", "value"),
     [
         ("clock", object()),
-        ("clock", 5),
+        ("clock", 0),
         ("timers", object()),
         ("on_evict", "print"),
         ("weigher", 5),

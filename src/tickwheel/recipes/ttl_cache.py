@@ -80,7 +80,9 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
             ttl_ns, ttl_of = 0, ttl
         else:
             ttl_ns, ttl_of = to_ns(ttl), None
-        now_ns = _reader(clock or (SystemClock() if timers is None else timers._clock))
+        if clock is None:
+            clock = SystemClock() if timers is None else timers._clock
+        now_ns = _reader(clock)
         super().__init__(CacheStore(maxsize, now_ns, ttl_ns, ttl_of, access_ns, weigher, on_evict))
         if timers is not None:
             self._sweeper = CacheSweeper(self, timers)
