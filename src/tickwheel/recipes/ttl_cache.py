@@ -80,9 +80,7 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
             ttl_ns, ttl_of = 0, ttl
         else:
             ttl_ns, ttl_of = to_ns(ttl), None
-        if clock is None:
-            clock = SystemClock() if timers is None else timers._clock
-        now_ns = _reader(clock)
+        now_ns = _reader(clock, timers)
         super().__init__(CacheStore(maxsize, now_ns, ttl_ns, ttl_of, access_ns, weigher, on_evict))
         if timers is not None:
             self._sweeper = CacheSweeper(self, timers)
@@ -197,8 +195,10 @@ class _Values(ValuesView[V]):
         return any(found is value or found == value for found in self)
 
 
-def _reader(clock: object) -> Callable[[], int]:
-    """Return what reads a clock, if it does."""
+def _reader(clock: object, timers: AbstractTimers | None) -> Callable[[], int]:
+    """Return what reads the clock: the one given, that of the timers, or the system's."""
+    if clock is None:
+        clock = SystemClock() if timers is None else timers._clock
     read: Callable[[], int] | None = getattr(clock, "monotonic_ns", None)
     if not callable(read) or type(read()) is not int:
         raise InvalidCache(f"invalid clock {clock!r}: expected one whose monotonic_ns() returns an int")
