@@ -1,6 +1,7 @@
 """Threads that miss a key together load it once."""
 
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from tickwheel import TTLCache, VirtualClock
 from tickwheel.errors import MissingCallback, RecursiveLoad
+from tickwheel.recipes.cache_loads import _waiting
 
 PATIENCE_SECONDS = 60
 
@@ -41,11 +43,13 @@ def cache(clock: VirtualClock) -> TTLCache[str, Any]:
 
 
 def start(cache: TTLCache[str, Any], pool: ThreadPoolExecutor, loader: Loader, threads: int = 4) -> list[Future[Any]]:
-    """Have several threads ask for one key, and return when all have missed it and one loads it."""
-    misses = cache.misses
+    """Have several threads ask for one key, and return when one loads it and all others wait for that load."""
     futures = [pool.submit(cache.get_or_load, "a", loader) for _ in range(threads)]
     assert loader.called.wait(PATIENCE_SECONDS)
-    while cache.misses < misses + threads:
+    load = cache._store.loads["a"]
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while list(_waiting.values()).count(load) < threads - 1:  # a miss is no sign yet: it comes before the waiting
+        assert time.monotonic() < deadline, "not all threads wait"
         threading.Event().wait(0.001)
     return futures
 
