@@ -22,8 +22,10 @@ WHEELS_INTERPRETED = {"__init__.py", "__main__.py", "contract.py", "geometry.py"
 # list: one name a line.
 HOT = (
     "durations.py",
-    "recipes/idle_timeouts.py",
-    "recipes/ttl_cache.py",
+    "recipes/cache_core.py",
+    "recipes/cache_items.py",
+    "recipes/cache_store.py",
+    "recipes/idle_touches.py",
     "scheduler/draft.py",
     "stores/bounds.py",
     "timers/loop_timers.py",

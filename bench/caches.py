@@ -9,12 +9,15 @@
                                         goes, by size             goes, by expiry
 
 The unit of this drawing is the time the cache in question takes to set a half, so that faster and slower ones do
-the same. `cache_get` gets items by chance, each of them a hit.
+the same. `cache_get` gets items by chance, each of them a hit; `cache_replace` sets items that are there;
+`cache_evict` sets new keys, for each of which the least recently used one goes.
 """
 
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from bench.draws import draw_keys, make_keys
@@ -22,18 +25,48 @@ from bench.lap import FURTHER, Lap, in_chunks, time_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping, Sequence
+    from typing import TypeAlias
 
     from bench.subjects import Subject
 
-    Cache = MutableMapping[str, str]
+    Cache: TypeAlias = "MutableMapping[str, str] | LockedDict"
 
-__all__ = ["CacheRig", "get_items", "set_items"]
+__all__ = ["CacheRig", "LockedDict", "evict_items", "get_items", "replace_items", "set_items"]
 
 HOUR_SECONDS = 3600.0  # a time to live for items that are to stay
 TTL_SECONDS_MIN = 0.25  # more than a busy machine keeps a process waiting
 TTL_HALVES = 5  # in halves as above: one is filled, one is timed, and one of them may take thrice as long
 EXPIRED_SECONDS = 0.001  # how long items have been expiring when the second half begins
 WARM_UP_ITEMS = 100
+
+
+class LockedDict:
+    """What one writes without a library: an `OrderedDict` with a lock and a deadline for each item."""
+
+    def __init__(self, maxsize: int, ttl_seconds: float) -> None:
+        self.maxsize, self.ttl = maxsize, ttl_seconds
+        self.items: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        self.lock = Lock()
+
+    def __getitem__(self, key: str) -> str:
+        with self.lock:
+            deadline, value = self.items[key]
+            if deadline <= time.monotonic():
+                del self.items[key]
+                raise KeyError(key)
+            self.items.move_to_end(key)
+            return value
+
+    def __setitem__(self, key: str, value: str) -> None:
+        with self.lock:
+            self.items[key] = (time.monotonic() + self.ttl, value)
+            self.items.move_to_end(key)
+            if len(self.items) > self.maxsize:
+                self.items.popitem(last=False)
+
+    def __contains__(self, key: str) -> bool:
+        item = self.items.get(key)
+        return item is not None and item[0] > time.monotonic()
 
 
 class CacheRig:
@@ -110,6 +143,32 @@ def get_items(rig: CacheRig, _subject: Subject, n: int) -> Lap:
         return took_ns
 
     return in_chunks(chunk)
+
+
+def replace_items(rig: CacheRig, _subject: Subject, n: int) -> Lap:
+    """Set items of a cache of n that are there already."""
+    keys = make_keys(0, n)
+    rig.renew(n, HOUR_SECONDS)
+    rig.set(keys)
+    drawn = draw_keys(keys, FURTHER)
+    lap = in_chunks(lambda first, size: _time_set(rig, drawn[first : first + size]))
+    _expect(rig.count(keys), n)
+    return lap
+
+
+def evict_items(rig: CacheRig, _subject: Subject, n: int) -> Lap:
+    """Set new keys in a cache of n items that do not expire: the least recently used go."""
+    keys = make_keys(0, n)
+    rig.renew(n, HOUR_SECONDS)
+    rig.set(keys)
+    further = make_keys(n, FURTHER)
+    lap = in_chunks(lambda first, size: _time_set(rig, further[first : first + size]))
+    _expect(rig.count(keys), max(n - lap.operations, 0))
+    return lap
+
+
+def _time_set(rig: CacheRig, keys: Sequence[str]) -> int:
+    return time_ns(lambda: rig.set(keys))
 
 
 def _expect(hits: int, expected: int) -> None:

@@ -24,7 +24,7 @@ class IdleRig:
 
     def __init__(self) -> None:
         self.timers = Timers().start()
-        self.timeouts = IdleTimeouts(self.timers)
+        self.timeouts: IdleTimeouts[str] = IdleTimeouts(self.timers)
 
     def warm_up(self) -> None:
         """Touch a few keys."""

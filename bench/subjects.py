@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.caches import CacheRig
+from bench.caches import CacheRig, LockedDict
 from bench.idle import IdleRig
 from bench.loops import EventLoopRig, LoopRig, UvloopRig
 from bench.rigs import Rig, SchedRig, WheelRig
@@ -26,6 +26,7 @@ __all__ = [
     "IDLE",
     "LEADER",
     "LEADERS",
+    "LOCKED_DICT",
     "LOOP",
     "PURE",
     "SUBJECTS",
@@ -43,7 +44,7 @@ PURE = "HierarchicalWheel (pure)"
 LOOP = "EventLoop"
 TIMEOUT, TIMEOUT_ON_LOOP = "aio.timeout", "aio.timeout on EventLoop"
 THREADS = "Timers"
-CACHE = "TTLCache"
+CACHE, LOCKED_DICT = "TTLCache", "OrderedDict and a lock"
 IDLE = "IdleTimeouts"
 
 # Whom the subjects of a family are compared with.
@@ -145,8 +146,11 @@ _ALL = (
         ours=False,
         note="made, started and cancelled; waiting for its thread to end is not timed",
     ),
-    Subject(CACHE, "cache", lambda: CacheRig(TTLCache[str, str]), note="safe from any thread: takes a lock each time"),
+    Subject(CACHE, "cache", lambda: CacheRig(TTLCache[str, str]), note="safe from any thread: takes a lock to write"),
     Subject("cachetools.TTLCache", "cache", _cachetools, ours=False, note="not safe from threads: takes no lock"),
+    Subject(
+        LOCKED_DICT, "cache", lambda: CacheRig(LockedDict), ours=False, note="a dozen lines; frees nothing that expires"
+    ),
     Subject(IDLE, "idle", IdleRig, note="on Timers, while its thread runs"),
 )
 SUBJECTS = {subject.name: subject for subject in _ALL}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.measure import Cell
-from bench.subjects import CACHE, IDLE, LEADER, LOOP, PURE, THREADS, TIMEOUT, TIMEOUT_ON_LOOP
+from bench.subjects import CACHE, IDLE, LEADER, LOCKED_DICT, LOOP, PURE, THREADS, TIMEOUT, TIMEOUT_ON_LOOP
 from bench.verdict import Verdict
 from bench.workloads import WORKLOADS
 
@@ -107,7 +107,15 @@ TARGETS = (
         0,
     ),
     _faster("cache_set", "cachetools.TTLCache", HUNDRED_THOUSAND, 2, subject=CACHE),
-    _faster("cache_get", "cachetools.TTLCache", HUNDRED_THOUSAND, 2, subject=CACHE),
+    _faster("cache_evict", "cachetools.TTLCache", MILLION, 3, subject=CACHE),
+    _faster("cache_get", "cachetools.TTLCache", MILLION, 3, subject=CACHE),
+    Target(
+        f"cache_replace: against an OrderedDict with a lock, n = {MILLION:,}",
+        Cell("cache_replace", CACHE, MILLION),
+        Cell("cache_replace", LOCKED_DICT, MILLION),
+        "<=",
+        0.9,
+    ),
     Target(f"ns a touch takes, n = {TEN_THOUSAND:,}", Cell("touch", IDLE, TEN_THOUSAND), None, "<=", 150),
 )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from resource import getpagesize
 from typing import TYPE_CHECKING, Any
 
-from bench.caches import get_items, set_items
+from bench.caches import evict_items, get_items, replace_items, set_items
 from bench.draws import SEED, draw_ticks
 from bench.idle import touch_keys
 from bench.lap import FURTHER, Lap, in_chunks, time_ns
@@ -251,6 +251,16 @@ _ALL = (
         n_min=2,
     ),
     Workload("cache_get", "get items of a cache of n, all hits", "ns per item", get_items, families=("cache",)),
+    Workload(
+        "cache_replace", "set items of a cache of n that are there", "ns per item", replace_items, families=("cache",)
+    ),
+    Workload(
+        "cache_evict",
+        "set new keys in a full cache of n, without expiry",
+        "ns per item",
+        evict_items,
+        families=("cache",),
+    ),
     Workload("touch", "touch a key while n are watched", "ns per touch", touch_keys, families=("idle",)),
 )
 WORKLOADS = {workload.name: workload for workload in _ALL}

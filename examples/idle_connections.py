@@ -16,7 +16,9 @@ from tickwheel import AsyncTimers, IdleTimeouts
 IDLE = "1s"  # a minute or so in earnest
 
 
-async def serve(timeouts: IdleTimeouts, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def serve(
+    timeouts: IdleTimeouts[asyncio.StreamWriter], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
     """Say each line again, until the other side leaves or has been silent for too long."""
     timeouts.watch(writer, IDLE, asyncio.StreamWriter.close)
     try:
@@ -47,7 +49,7 @@ async def talk(port: int, lines: int) -> int:
 async def main(port: int | None) -> None:
     """Serve."""
     with AsyncTimers() as timers:
-        timeouts = IdleTimeouts(timers)
+        timeouts: IdleTimeouts[asyncio.StreamWriter] = IdleTimeouts(timers)
         server = await asyncio.start_server(partial(serve, timeouts), "127.0.0.1", port or 0)
         async with server:
             number = server.sockets[0].getsockname()[1]

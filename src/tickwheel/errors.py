@@ -138,6 +138,37 @@ class InvalidCache(TickwheelError, ValueError):
     """No cache can be like that."""
 
 
+class InvalidWeight(TickwheelError, ValueError):
+    """The weigher of a cache returned something that is not a weight, or the item is too heavy for the cache."""
+
+    def __init__(self, key: object, weight: object, maxsize: int) -> None:
+        self.key = key
+        self.weight = weight
+        self.maxsize = maxsize
+        super().__init__(
+            f"invalid weight {weight!r} of the item with key {key!r}: expected an int from 0 to maxsize ({maxsize}); "
+            "raise maxsize, or do not cache it"
+        )
+
+
+class InvalidTimers(TickwheelError, TypeError):
+    """Something other than a set of timers was given."""
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+        super().__init__(f"invalid timers {given!r}: expected Timers, AsyncTimers or ManualTimers")
+
+
+class RecursiveLoad(TickwheelError, RuntimeError):
+    """A loader of a cache waits for its own result."""
+
+    def __init__(self, key: object) -> None:
+        self.key = key
+        super().__init__(
+            f"the loader of key {key!r} waits for its own result; do not call get_or_load for a key while it is loaded"
+        )
+
+
 class InvalidConfig(TickwheelError, ValueError):
     """No server can be like that."""
 

@@ -1,11 +1,18 @@
 """Idle keys are told, busy ones are not, and touching moves no timer."""
 
+import logging
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tickwheel import IdleTimeouts, ManualTimers
-from tickwheel.errors import DuplicateKey, InvalidDuration, MissingCallback
+from tickwheel import IdleTimeouts, ManualTimers, Timers
+from tickwheel.errors import DuplicateKey, InvalidDuration, InvalidTimers, MissingCallback, TimersStopped
+
+PATIENCE_SECONDS = 60
 
 
 @pytest.fixture
@@ -14,11 +21,11 @@ def timers() -> ManualTimers:
 
 
 @pytest.fixture
-def timeouts(timers: ManualTimers) -> IdleTimeouts:
+def timeouts(timers: ManualTimers) -> IdleTimeouts[str]:
     return IdleTimeouts(timers)
 
 
-def test_what_is_not_touched_is_told_once_with_its_key(timers: ManualTimers, timeouts: IdleTimeouts) -> None:
+def test_what_is_not_touched_is_told_once_with_its_key(timers: ManualTimers, timeouts: IdleTimeouts[str]) -> None:
     idle: list[Any] = []
     timeouts.watch("a", 30, idle.append)
     timeouts.watch("b", 30, idle.append, "argument of its own")
@@ -30,7 +37,7 @@ def test_what_is_not_touched_is_told_once_with_its_key(timers: ManualTimers, tim
 
 
 def test_a_touched_key_waits_for_a_whole_timeout_from_the_last_touch(
-    timers: ManualTimers, timeouts: IdleTimeouts
+    timers: ManualTimers, timeouts: IdleTimeouts[str]
 ) -> None:
     when: list[float] = []
     timeouts.watch("a", 30, lambda _: when.append(timers.now_ns() / 1e9))
@@ -42,7 +49,7 @@ def test_a_touched_key_waits_for_a_whole_timeout_from_the_last_touch(
     assert when == [110.0]
 
 
-def test_touching_moves_no_timer(timers: ManualTimers, timeouts: IdleTimeouts) -> None:
+def test_touching_moves_no_timer(timers: ManualTimers, timeouts: IdleTimeouts[str]) -> None:
     timeouts.watch("a", 30, print)
     before = timers.stats
     for _ in range(1000):
@@ -50,7 +57,7 @@ def test_touching_moves_no_timer(timers: ManualTimers, timeouts: IdleTimeouts) -
     assert timers.stats == before
 
 
-def test_a_forgotten_key_is_not_told(timers: ManualTimers, timeouts: IdleTimeouts) -> None:
+def test_a_forgotten_key_is_not_told(timers: ManualTimers, timeouts: IdleTimeouts[str]) -> None:
     timeouts.watch("a", 30, print)
     assert "a" in timeouts
     assert timeouts.forget("a")
@@ -60,7 +67,7 @@ def test_a_forgotten_key_is_not_told(timers: ManualTimers, timeouts: IdleTimeout
     assert len(timers) == 0
 
 
-def test_a_key_may_be_watched_again_from_its_callback(timers: ManualTimers, timeouts: IdleTimeouts) -> None:
+def test_a_key_may_be_watched_again_from_its_callback(timers: ManualTimers, timeouts: IdleTimeouts[str]) -> None:
     told: list[str] = []
 
     def again(key: str) -> None:
@@ -72,12 +79,184 @@ def test_a_key_may_be_watched_again_from_its_callback(timers: ManualTimers, time
     assert told == ["a", "a", "a"]
 
 
-def test_bad_input_changes_nothing(timeouts: IdleTimeouts) -> None:
+def test_a_callback_that_raises_goes_to_the_timers_and_hits_no_other_key(
+    timers: ManualTimers, timeouts: IdleTimeouts[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[str] = []
+
+    def fail(key: str) -> None:
+        raise OSError(key)
+
+    timeouts.watch("a", 10, fail)
+    timeouts.watch("b", 10, told.append)
+    with caplog.at_level(logging.ERROR, "tickwheel.timers"):
+        timers.advance(20)
+    assert told == ["b"]
+    assert "OSError: a" in caplog.text
+    assert len(timeouts) == 0
+
+
+def test_a_key_forgotten_by_the_callback_of_another_is_not_told(
+    timers: ManualTimers, timeouts: IdleTimeouts[str]
+) -> None:
+    told: list[str] = []
+
+    def forget_other(key: str) -> None:
+        told.append(key)
+        timeouts.forget("b")
+
+    timeouts.watch("a", 10, forget_other)
+    timeouts.watch("b", 10, told.append)
+    timers.advance(20)
+    assert told == ["a"]
+    assert (len(timeouts), len(timers)) == (0, 0)
+
+
+def test_a_key_is_not_watched_any_more_in_its_callback(timers: ManualTimers, timeouts: IdleTimeouts[str]) -> None:
+    seen: list[Any] = []
+    timeouts.watch("a", 10, lambda key: seen.append((key in timeouts, timeouts.touch(key), timeouts.idle_for(key))))
+    timers.advance(20)
+    assert seen == [(False, False, None)]
+
+
+def test_stopped_timers_watch_nothing(timers: ManualTimers, timeouts: IdleTimeouts[str]) -> None:
+    timers.stop()
+    with pytest.raises(TimersStopped):
+        timeouts.watch("a", 10, print)
+    assert "a" not in timeouts
+    assert not timeouts.touch("a")
+
+
+def test_a_weak_reference_dies_with_it() -> None:
+    reference: weakref.ref[IdleTimeouts[str]] = weakref.ref(IdleTimeouts(ManualTimers()))
+    assert reference() is None
+
+
+def test_it_can_be_subclassed(timers: ManualTimers) -> None:
+    class Counting(IdleTimeouts[str]):
+        """Counts touches."""
+
+        touches = 0
+
+        def touch(self, key: str) -> bool:
+            self.touches += 1
+            return super().touch(key)
+
+    timeouts = Counting(timers)
+    timeouts.watch("a", 10, print)
+    assert timeouts.touch("a")
+    assert timeouts.touches == 1
+    assert repr(timeouts) == "<Counting watched=1>"
+
+
+def test_type_checkers_know_the_key_and_the_arguments(timers: ManualTimers) -> None:
+    """The strict type check refuses a `type: ignore` that is not needed."""
+    told: list[Any] = []
+
+    def number(key: int) -> None:
+        told.append(key)
+
+    def words(text: str, times: int) -> None:
+        told.append(text * times)
+
+    timeouts: IdleTimeouts[int] = IdleTimeouts(timers)
+    timeouts.watch(1, 1, number)
+    timeouts.watch(2, 2, words, "idle", 2)
+    timeouts.watch("3", 3, number)  # type: ignore[call-overload]
+    timeouts.watch(4, 4, words, 2, "idle")  # type: ignore[arg-type]
+    timeouts.watch(5, 5, words)  # type: ignore[arg-type]
+    timeouts.touch("3")  # type: ignore[arg-type]
+    timeouts.forget(5)
+    timers.advance(10)
+    assert told == [1, "idleidle", "3", "idleidle"]
+
+
+@pytest.fixture
+def _switch_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+class Touched:
+    """Keys that threads touch until they are told that these are idle."""
+
+    TIMEOUT_SECONDS = 0.002
+    KEYS = 300
+
+    def __init__(self, timers: Timers) -> None:
+        self.timers = timers
+        self.timeouts: IdleTimeouts[int] = IdleTimeouts(timers)
+        self.told_ns: dict[int, int] = {}
+        self.touched_ns: dict[int, int] = {}
+        self.all_told = threading.Event()
+        for key in range(self.KEYS):
+            self.timeouts.watch(key, self.TIMEOUT_SECONDS, self.on_idle)
+
+    def on_idle(self, key: int) -> None:
+        self.told_ns[key] = self.timers.own_ns()
+        if len(self.told_ns) == self.KEYS:
+            self.all_told.set()
+
+    def touch_some(self, first: int) -> None:
+        for key in range(first, self.KEYS, 3):
+            for _ in range(200):
+                before_ns = self.timers.own_ns()
+                if not self.timeouts.touch(key):
+                    break
+                self.touched_ns[key] = before_ns
+
+
+@pytest.mark.usefixtures("_switch_often")
+def test_a_key_is_either_touched_or_told() -> None:
+    """A touch that returns True keeps its key from being told, however close the timer is."""
+    with Timers() as timers:
+        touched = Touched(timers)
+        threads = [threading.Thread(target=touched.touch_some, args=(first,)) for first in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+        assert touched.all_told.wait(PATIENCE_SECONDS)
+    idle_ns = [touched.told_ns[key] - last_ns for key, last_ns in touched.touched_ns.items()]
+    assert min(idle_ns, default=Touched.TIMEOUT_SECONDS * 1e9) >= Touched.TIMEOUT_SECONDS * 1e9
+
+
+@pytest.mark.usefixtures("_switch_often")
+def test_threads_that_watch_and_forget_one_key_leave_nothing_behind() -> None:
+    timers = ManualTimers()
+    timeouts: IdleTimeouts[str] = IdleTimeouts(timers)
+    watched, forgotten, refused = [0] * 4, [0] * 4, [0] * 4
+
+    def use(number: int) -> None:
+        for _ in range(1000):
+            try:
+                timeouts.watch("a", 10, print)
+                watched[number] += 1
+            except DuplicateKey:
+                refused[number] += 1
+            forgotten[number] += timeouts.forget("a")
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+    assert sum(watched) == sum(forgotten)
+    assert (len(timeouts), len(timers)) == (0, 0)
+
+
+def test_bad_input_changes_nothing(timeouts: IdleTimeouts[str]) -> None:
+    with pytest.raises(InvalidTimers, match="expected Timers"):
+        IdleTimeouts(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unhashable"):
+        timeouts.watch([], 30, print)  # type: ignore[call-overload]
     timeouts.watch("a", 30, print)
     with pytest.raises(DuplicateKey):
         timeouts.watch("a", 30, print)
     with pytest.raises(MissingCallback):
-        timeouts.watch("b", 30, "print")  # type: ignore[arg-type]
+        timeouts.watch("b", 30, "print")  # type: ignore[call-overload]
     with pytest.raises(InvalidDuration):
         timeouts.watch("b", -1, print)
     assert len(timeouts) == 1

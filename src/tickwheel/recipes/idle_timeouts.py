@@ -1,117 +1,129 @@
 """`IdleTimeouts`: notice what has been idle for too long, at a price paid once a timeout and not once a packet.
 
-    timeouts = IdleTimeouts(Timers())
+    timeouts: IdleTimeouts[Connection] = IdleTimeouts(Timers())
     timeouts.watch(connection, "30s", Connection.close)
     timeouts.touch(connection)                  # on every packet: one clock reading, one look into a dict
 
 Touching does not move the timer. When it comes due it looks at the time of the last touch, and waits for what
 is left:
 
-    watched 0 s        touched 20 s      due 30 s, idle for 10 s: wait 20 s more      due 50 s, idle for 30 s: tell
+    watched 0 s        touched 20 s      due 30 s, idle for 10 s: wait 20 s more      due 50 s, idle for 30 s: call back
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any, final
-
-from mypy_extensions import mypyc_attr
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import DuplicateKey, MissingCallback
+from tickwheel.errors import DuplicateKey, InvalidTimers, MissingCallback
+from tickwheel.recipes.idle_touches import IdleTouches, Touch
 from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.timers.timers import AbstractTimers
 
 __all__ = ["IdleTimeouts"]
 
-
-@final
-@mypyc_attr(acyclic=True)
-class Pulse:
-    """When a key was last touched: all that a touch writes, and two of them fit into one line of the cache."""
-
-    __slots__ = ("touched_ns",)
-
-    def __init__(self, now_ns: int) -> None:
-        self.touched_ns = now_ns
+K = TypeVar("K", bound=Hashable)
+A = TypeVar("A")
+Rest = TypeVarTuple("Rest")
 
 
 class Watch:
     """One key that is watched."""
 
-    __slots__ = ("args", "handle", "on_idle", "pulse", "timeout_ns")
+    __slots__ = ("args", "handle", "key", "on_idle", "timeout_ns", "touch")
 
-    def __init__(self, timeout_ns: int, on_idle: Callable[..., object], args: tuple[Any, ...], pulse: Pulse) -> None:
+    def __init__(self, key: Any, timeout_ns: int, on_idle: Callable[..., object], args: Any, touch: Touch) -> None:
+        self.key = key
         self.timeout_ns = timeout_ns
         self.on_idle = on_idle
         self.args = args
-        self.pulse = pulse
+        self.touch = touch
         self.handle: TimerHandle | None = None
 
 
-class IdleTimeouts:
-    """Watches over keys on any set of timers; safe where the timers are."""
+class IdleTimeouts(IdleTouches, Generic[K]):
+    """Watches keys by any set of timers; every method may be called from the threads that the timers allow.
+
+    A key that is found idle is not watched any more when its callback is called, which may watch it again. What a
+    callback raises goes where the errors of other timers go.
+    """
 
     def __init__(self, timers: AbstractTimers) -> None:
+        if not isinstance(timers, AbstractTimers):
+            raise InvalidTimers(timers)
+        super().__init__(timers._time)
         self._timers = timers
-        self._time: ScaledClock = timers._time
-        self._watches: dict[Hashable, Watch] = {}
-        self._pulses: dict[Hashable, Pulse] = {}
+        self._watches: dict[K, Watch] = {}
+        self._lock = RLock()  # a finalizer may call us on the thread that holds it
 
-    def watch(self, key: Hashable, timeout: Duration, on_idle: Callable[..., object], *args: Any) -> None:
-        """Call back, once, when a key has not been touched for a timeout; with the key if without arguments."""
-        if key in self._watches:
-            raise DuplicateKey(key)
+    if TYPE_CHECKING:  # what IdleTouches has without types
+
+        def touch(self, key: K) -> bool: ...  # noqa: D102 - as there
+        def idle_for(self, key: K) -> float | None: ...  # noqa: D102 - as there
+
+    @overload
+    def watch(self, key: K, timeout: Duration, on_idle: Callable[[K], object]) -> None: ...
+    @overload
+    def watch(
+        self,
+        key: K,
+        timeout: Duration,
+        on_idle: Callable[[A, Unpack[Rest]], object],
+        arg: A,
+        /,
+        *args: *Rest,
+    ) -> None: ...
+    def watch(self, key: K, timeout: Duration, on_idle: Callable[..., object], *args: object) -> None:
+        """Call back, once, when a key has not been touched for a timeout: with the key, or with the arguments given."""
         if not callable(on_idle):
             raise MissingCallback(on_idle)
         timeout_ns = to_ns(timeout)
-        pulse = Pulse(self._time.now_ns())
-        watch = Watch(timeout_ns, on_idle, args or (key,), pulse)
-        self._watches[key] = watch  # before the timer, which may come due at once
-        self._pulses[key] = pulse
-        try:
-            watch.handle = self._timers.after(timeout_ns / 1e9, self._look, key, watch)
-        except BaseException:
-            self._drop(key)
-            raise
+        watch = Watch(key, timeout_ns, on_idle, args or (key,), Touch(self._time.now_ns()))
+        with self._lock:
+            if self._watches.setdefault(key, watch) is not watch:
+                raise DuplicateKey(key)
+            self._touches[key] = watch.touch
+            try:
+                watch.handle = self._timers.after(timeout_ns / 1e9, self._look, watch)
+            except BaseException:
+                self._drop(watch)
+                raise
 
-    def touch(self, key: Hashable) -> bool:
-        """Say that a key is not idle; False if it is not watched."""
-        pulse = self._pulses.get(key)
-        if pulse is None:
-            return False
-        pulse.touched_ns = self._time.now_ns()
-        return True
-
-    def forget(self, key: Hashable) -> bool:
+    def forget(self, key: K) -> bool:
         """Watch a key no longer; False if it was not watched."""
-        watch = self._drop(key)
-        if watch is None:
-            return False
+        with self._lock:
+            watch = self._watches.get(key)
+            if watch is None:
+                return False
+            self._drop(watch)
         if watch.handle is not None:
             watch.handle.cancel()
         return True
 
-    def idle_for(self, key: Hashable) -> float | None:
-        """Tell for how many seconds a key has not been touched; None if it is not watched."""
-        pulse = self._pulses.get(key)
-        return None if pulse is None else (self._time.now_ns() - pulse.touched_ns) / 1e9
-
     def __len__(self) -> int:
         return len(self._watches)
 
-    def __contains__(self, key: Hashable) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self._watches
 
-    def _look(self, key: Hashable, watch: Watch) -> None:
-        if self._watches.get(key) is not watch:
-            return  # forgotten while we were on our way
-        left_ns = watch.pulse.touched_ns + watch.timeout_ns - self._time.now_ns()
-        if left_ns > 0:
-            watch.handle = self._timers.after(left_ns / 1e9, self._look, key, watch)
-        else:
-            self._drop(key)
-            watch.on_idle(*watch.args)
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} watched={len(self)}>"
 
-    def _drop(self, key: Hashable) -> Watch | None:
-        self._pulses.pop(key, None)
-        return self._watches.pop(key, None)
+    def _look(self, watch: Watch) -> None:
+        with self._lock:
+            if self._watches.get(watch.key) is not watch:
+                return  # forgotten while its timer came due
+            left_ns = self._end_if_idle(watch.touch, watch.timeout_ns)
+            if left_ns > 0:
+                try:
+                    watch.handle = self._timers.after(left_ns / 1e9, self._look, watch)
+                except BaseException:
+                    self._drop(watch)  # nobody looks at it any more
+                    raise
+                return
+            self._drop(watch)
+        watch.on_idle(*watch.args)
+
+    def _drop(self, watch: Watch) -> None:
+        self._watches.pop(watch.key, None)
+        self._touches.pop(watch.key, None)

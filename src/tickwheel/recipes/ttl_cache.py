@@ -9,261 +9,197 @@
     >>> cache.get("token"), cache["user 7"]
     (None, 'Ada')
 
-An expired item is never handed out, to the nanosecond. Its memory is freed when the cache is next written to or
-counted, or, given a set of timers, when its time is over, whether anyone looks or not. Beyond `maxsize`, what
-was used least recently goes. Safe from any thread; `on_evict(key, value, cause)` is called outside the lock.
+An expired item is never returned, to the nanosecond. Its memory is freed by later writes, a few items at a time, by
+`expire()` and `len()`, or, with `timers`, when it expires. Beyond `maxsize` the least recently used items are evicted.
 
-Items are in a dict, on a wheel by when they expire, and in a ring by when they were used:
-
-    ring     oldest <-> ... <-> newest          a used item moves to the end; the oldest goes when there are too many
-
-Compiled, reading takes no lock: native code is not interrupted between two links of the ring.
+Every method may be called from any thread. Reading with `[]`, `get`, `setdefault` and `get_or_load` counts as a use,
+and as a hit or a miss; `in`, `peek`, `ttl()`, `len()`, iteration and views do not. Iterators work on a snapshot of what
+was there when they were made; `dict(cache)` reads each item by itself, `dict(cache.items())` all of them at once.
 """
 
-from collections.abc import Callable, Hashable, Iterator, MutableMapping
-from threading import RLock
-from typing import Any, Final, Generic, Literal, TypeVar
+# ruff: noqa: D102 - methods whose types are given here have their docstrings in CacheCore
+
+from collections.abc import Callable, Hashable, ItemsView, Iterator, MutableMapping, ValuesView
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import InvalidCache
-from tickwheel.timers.handle import TimerHandle
+from tickwheel.errors import InvalidCache, InvalidTimers, MissingCallback
+from tickwheel.recipes.cache_core import CacheCore
+from tickwheel.recipes.cache_loads import load
+from tickwheel.recipes.cache_store import FOREVER_NS, MISSING, CacheStore, Cause
+from tickwheel.recipes.cache_sweeper import CacheSweeper
 from tickwheel.timers.timers import AbstractTimers
-from tickwheel.wheels.geometry import BINARY
-from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
-from tickwheel.wheels.timer import Timer
 
 __all__ = ["Cause", "TTLCache"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-
-Cause = Literal["expired", "size", "replaced", "deleted"]
-
-TICK_NS: Final[int] = BINARY.tick_ns
+D = TypeVar("D")
 
 
-# Between any two lines of the interpreted build another thread may come in.
-INTERPRETED: Final[bool] = __file__.endswith(".py")
+class TTLCache(CacheCore, MutableMapping[K, V]):
+    """A dict with a time to live for each item and a bound on how many there are.
 
-
-class Item(Generic[V]):
-    """A value, when it is over, and its neighbours in the order of use."""
-
-    __slots__ = ("expires_ns", "key", "newer", "older", "timer", "value")
-
-    def __init__(self, key: Any, value: V, expires_ns: int, timer: Timer | None) -> None:
-        self.key = key
-        self.value = value
-        self.expires_ns = expires_ns
-        self.timer = timer
-        self.older: Item[V] = self
-        self.newer: Item[V] = self
-
-    def link_before(self, end: "Item[V]") -> None:
-        """Become the newest of the ring that an item ends."""
-        self.older = end.older
-        self.newer = end
-        end.older.newer = self
-        end.older = self
-
-    def unlink(self) -> None:
-        """Leave the ring; harmless outside of one."""
-        self.older.newer = self.newer
-        self.newer.older = self.older
-        self.older = self
-        self.newer = self
-
-
-class TTLCache(MutableMapping[K, V]):
-    """A dict with a time to live for each item and a bound on how many there are."""
+    ttl                  how long an item lives after it was set; or a function of key and value that returns it;
+                         None if `expire_after_access` is all there is
+    expire_after_access  how long an item lives after it was last set or read; with a ttl, whichever ends first
+    weigher              a function of key and value that returns an int; `maxsize` then bounds the sum of these
+    on_evict             called with key, value and cause after an item has left, by the thread that made it leave and
+                         outside the lock; it may use the cache, and what it raises is logged
+    timers               free expired items when their time comes, and not only on writes
+    clock                where the time comes from: that of the timers or the system's by default
+    """
 
     def __init__(
         self,
         maxsize: int,
-        ttl: Duration,
+        ttl: Duration | Callable[[K, V], Duration] | None,
         *,
+        expire_after_access: Duration | None = None,
+        weigher: Callable[[K, V], int] | None = None,
         on_evict: Callable[[K, V, Cause], object] | None = None,
         timers: AbstractTimers | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if maxsize < 1:
-            raise InvalidCache(f"maxsize is how many items to keep, at least 1, not {maxsize!r}")
-        self._maxsize = maxsize
-        self._ttl_ns = to_ns(ttl)
-        self._on_evict = on_evict
-        self._timers = timers
-        self._sweep: TimerHandle | None = None
-        self._now_ns: Callable[[], int] = SystemClock.monotonic_ns if clock is None else clock.monotonic_ns
-        self._origin_ns = self._now_ns()
-        self._wheel = HierarchicalWheel(BINARY)
-        self._items: dict[K, Item[V]] = {}
-        nothing: Any = None
-        self._end: Item[V] = Item(
-            nothing, nothing, 0, None
-        )  # of the ring: its neighbours are the oldest and the newest
-        self._lock: Any = RLock()
-        self._acquire: Callable[[], object] = self._lock.acquire  # a `with` looks both up each time
-        self._release: Callable[[], object] = self._lock.release
-        self._gone: list[tuple[K, V, Cause]] = []
-        self.hits = 0
-        self.misses = 0
+        if type(maxsize) is not int or maxsize < 1:  # True is none
+            raise InvalidCache(f"invalid maxsize {maxsize!r}: expected an int of at least 1")
+        for name, function in (("weigher", weigher), ("on_evict", on_evict)):
+            if function is not None and not callable(function):
+                raise InvalidCache(f"invalid {name} {function!r}: expected a function")
+        if timers is not None and not isinstance(timers, AbstractTimers):
+            raise InvalidTimers(timers)
+        if ttl is None and expire_after_access is None:
+            raise InvalidCache("items would never expire: give a ttl, or expire_after_access, or both")
+        access_ns = 0 if expire_after_access is None else to_ns(expire_after_access)
+        if expire_after_access is not None and access_ns == 0:
+            raise InvalidCache(f"invalid expire_after_access {expire_after_access!r}: expected more than 0 s")
+        if ttl is None:
+            ttl_ns, ttl_of = FOREVER_NS, None
+        elif callable(ttl):
+            ttl_ns, ttl_of = 0, ttl
+        else:
+            ttl_ns, ttl_of = to_ns(ttl), None
+        now_ns = _reader(clock, timers)
+        super().__init__(CacheStore(maxsize, now_ns, ttl_ns, ttl_of, access_ns, weigher, on_evict))
+        if timers is not None:
+            self._sweeper = CacheSweeper(self, timers)
+            self._store.planner = self._sweeper.plan
+
+    if TYPE_CHECKING:  # what CacheCore has without types
+
+        def __getitem__(self, key: K) -> V: ...
+        def __setitem__(self, key: K, value: V) -> None: ...
+        def __delitem__(self, key: K) -> None: ...
+        def set(self, key: K, value: V, *, ttl: Duration | None = None) -> None: ...
+        def ttl(self, key: K) -> float | None: ...
+        @overload
+        def get(self, key: K, default: None = None) -> V | None: ...
+        @overload
+        def get(self, key: K, default: V | D) -> V | D: ...
+        def get(self, key: K, default: Any = None) -> Any: ...
+        @overload
+        def peek(self, key: K, default: None = None) -> V | None: ...
+        @overload
+        def peek(self, key: K, default: V | D) -> V | D: ...
+        def peek(self, key: K, default: Any = None) -> Any: ...
+        @overload  # type: ignore[override]
+        def pop(self, key: K) -> V: ...
+        @overload
+        def pop(self, key: K, default: V | D) -> V | D: ...
+        def pop(self, key: K, default: Any = MISSING) -> Any: ...
+        def setdefault(self, key: K, default: V = ...) -> V: ...
+        def popitem(self) -> tuple[K, V]: ...
 
     @property
     def maxsize(self) -> int:
-        """How many items are kept at the most."""
-        return self._maxsize
+        """How many items are kept at the most; with a weigher, how heavy they are."""
+        return self._store.maxsize
 
-    # -- reading
+    @property
+    def weight(self) -> int:
+        """How heavy the items are; without a weigher, how many there are."""
+        self._store.expire(to_the_ns=True)
+        return self._store.items.weight
 
-    def __getitem__(self, key: K) -> V:
-        item = self._items.get(key)
-        if item is None or item.expires_ns <= self._now_ns():
-            self.misses += 1
-            raise KeyError(key)
-        self.hits += 1
-        if INTERPRETED:
-            with self._lock:
-                self._use(item)
-        else:
-            self._use(item)
-        return item.value
+    @property
+    def hits(self) -> int:
+        """How many reads found an item."""
+        return self._store.hits
 
-    def _use(self, item: Item[V]) -> None:
-        if item.newer is not item:  # it may have left since it was found
-            item.unlink()
-            item.link_before(self._end)
-
-    def __contains__(self, key: object) -> bool:
-        wanted: Any = key  # anything may be asked for
-        item = self._items.get(wanted)
-        return item is not None and item.expires_ns > self._now_ns()
-
-    def ttl(self, key: K) -> float | None:
-        """Tell how many seconds an item has left; None if it is not there."""
-        item = self._items.get(key)
-        left_ns = 0 if item is None else item.expires_ns - self._now_ns()
-        return left_ns / 1e9 if left_ns > 0 else None
+    @property
+    def misses(self) -> int:
+        """How many reads found none."""
+        return self._store.misses
 
     def __iter__(self) -> Iterator[K]:
-        now_ns = self._now_ns()
-        with self._lock:
-            return iter([key for key, item in self._items.items() if item.expires_ns > now_ns])
+        return iter([key for key, _ in self._store.live()])
 
-    def __len__(self) -> int:
-        now_ns = self._now_ns()
-        self.expire()
-        with self._lock:
-            # The wheel is at most a tick behind: a handful of items at its hand may be over.
-            return (
-                sum(item.expires_ns > now_ns for item in self._items.values())
-                if self._wheel_is_behind()
-                else len(self._items)
-            )
+    def items(self) -> ItemsView[K, V]:
+        """Return a view of the items; each iteration sees what was there when it began."""
+        return _Items(self)
 
-    # -- writing
+    def values(self) -> ValuesView[V]:
+        """Return a view of the values; each iteration sees what was there when it began."""
+        return _Values(self)
 
-    def __setitem__(self, key: K, value: V) -> None:
-        self._put(key, value, self._ttl_ns)
+    def get_or_load(self, key: K, loader: Callable[[K], V], *, ttl: Duration | None = None) -> V:
+        """Return the value of a key; if it is not there, call `loader(key)`, set what it returns, and return that.
 
-    def set(self, key: K, value: V, *, ttl: Duration | None = None) -> None:
-        """Set an item with a time to live of its own."""
-        self._put(key, value, self._ttl_ns if ttl is None else to_ns(ttl))
+        Of the threads that ask for a key at the same time one calls the loader and the others wait for it. What it
+        raises is raised in all of them, and nothing is set. Other keys are loaded at the same time. The item expires
+        a ttl after the loader has returned. If the key is set or deleted meanwhile, that counts: the loaded value is
+        returned, but not set. A loader that waits for its own result raises `RecursiveLoad`.
+        """
+        found: V = self._store.read(key)
+        if found is not MISSING:
+            return found
+        if not callable(loader):
+            raise MissingCallback(loader)
+        if ttl is not None:
+            to_ns(ttl)  # refused before the loader is called
+        loaded: V = load(self._store, key, loader, ttl)
+        return loaded
 
-    def __delitem__(self, key: K) -> None:
-        with self._lock:
-            item = self._items.get(key)
-            if item is None or item.expires_ns <= self._now_ns():
-                raise KeyError(key)
-            self._drop(key, "deleted")
-        self._tell()
+    def __repr__(self) -> str:
+        held = len(self._store.items)
+        return f"<{type(self).__name__} items={held} maxsize={self.maxsize} hits={self.hits} misses={self.misses}>"
 
-    def clear(self) -> None:
-        """Delete everything."""
-        with self._lock:
-            for key in list(self._items):
-                self._drop(key, "deleted")
-        self._tell()
 
-    def expire(self) -> None:
-        """Free the memory of what has expired; done by itself when something is written."""
-        with self._lock:
-            self._expire(self._now_ns())
-        self._tell()
+class _Items(ItemsView[K, V]):
+    """Items by snapshots; looking for one counts as no use."""
 
-    def _put(self, key: K, value: V, ttl_ns: int) -> None:
-        self._acquire()
-        try:
-            now_ns = self._now_ns()
-            self._expire(now_ns)
-            if key in self._items:
-                self._drop(key, "replaced")
-            if ttl_ns == 0:
-                self._note(key, value, "expired")  # over before it began: it takes nobody's place
-            else:
-                self._store(key, value, now_ns + ttl_ns)
-        finally:
-            self._release()
-        if self._gone:
-            self._tell()
+    __slots__ = ()
+    _mapping: TTLCache[K, V]
 
-    def _store(self, key: K, value: V, expires_ns: int) -> None:
-        due_tick = (expires_ns - self._origin_ns + TICK_NS - 1) // TICK_NS
-        timer = self._wheel.start(max(due_tick - self._wheel._now, 0), key)
-        item = Item(key, value, expires_ns, timer)
-        self._items[key] = item
-        item.link_before(self._end)
-        if len(self._items) > self._maxsize:
-            self._drop(self._end.newer.key, "size")
-        if self._timers is not None:
-            self._plan_sweep(self._timers)
+    def __iter__(self) -> Iterator[tuple[K, V]]:
+        return iter(self._mapping._store.live())
 
-    def _expire(self, now_ns: int) -> None:
-        tick = (now_ns - self._origin_ns) // TICK_NS
-        if tick > self._wheel._now:
-            for timer in self._wheel.advance(tick):
-                key: Any = timer.take()
-                item = self._items.pop(key)
-                item.unlink()
-                self._note(key, item.value, "expired")
+    def __contains__(self, item: object) -> bool:
+        if not isinstance(item, tuple) or len(item) != 2:  # noqa: PLR2004 - a key and a value
+            return False
+        found = self._mapping._store.peek(item[0])
+        return found is not MISSING and (found is item[1] or found == item[1])
 
-    def _note(self, key: K, value: V, cause: Cause) -> None:
-        if self._on_evict is not None:
-            self._gone.append((key, value, cause))
 
-    def _wheel_is_behind(self) -> bool:
-        due = self._wheel.next_due()
-        return due is not None and due <= self._wheel.now + 1
+class _Values(ValuesView[V]):
+    """Values by snapshots."""
 
-    def _drop(self, key: K, cause: Cause) -> None:
-        item = self._items.pop(key)
-        item.unlink()
-        self._wheel.stop(item.timer)
-        if self._on_evict is not None:
-            self._note(key, item.value, "expired" if item.expires_ns <= self._now_ns() else cause)
+    __slots__ = ()
+    _mapping: TTLCache[Any, V]
 
-    def _plan_sweep(self, timers: AbstractTimers) -> None:
-        """Have the timers free what expires, when it does."""
-        due = self._wheel.next_due()
-        if due is None:
-            return
-        wait_ns = max(self._origin_ns + due * TICK_NS - self._now_ns(), 0)
-        if self._sweep is None or not self._sweep.pending:
-            self._sweep = timers.after(wait_ns / 1e9, self._sweep_now)
-        elif (self._sweep.due_in or 0.0) * 1e9 > wait_ns:
-            self._sweep.touch(wait_ns / 1e9)
+    def __iter__(self) -> Iterator[V]:
+        return iter([value for _, value in self._mapping._store.live()])
 
-    def _sweep_now(self) -> None:
-        with self._lock:
-            self._expire(self._now_ns())
-            if self._timers is not None:
-                self._plan_sweep(self._timers)
-        self._tell()
+    def __contains__(self, value: object) -> bool:
+        return any(found is value or found == value for found in self)
 
-    def _tell(self) -> None:
-        """Call back for everything that went, outside the lock."""
-        with self._lock:
-            gone, self._gone = self._gone, []
-        if self._on_evict is not None:
-            for key, value, cause in gone:
-                self._on_evict(key, value, cause)
+
+def _reader(clock: object, timers: AbstractTimers | None) -> Callable[[], int]:
+    """Return what reads the clock: the one given, that of the timers, or the system's."""
+    if clock is None:
+        clock = SystemClock() if timers is None else timers._clock
+    read: Callable[[], int] | None = getattr(clock, "monotonic_ns", None)
+    if not callable(read) or type(read()) is not int:
+        raise InvalidCache(f"invalid clock {clock!r}: expected one whose monotonic_ns() returns an int")
+    return read

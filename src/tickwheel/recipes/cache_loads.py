@@ -1,0 +1,96 @@
+"""How threads that miss the same key of a `TTLCache` share one call of its loader.
+
+    thread 1    get_or_load("a")   calls the loader ............ sets the item, returns it
+    thread 2          get_or_load("a")   waits ................. returns it
+    thread 3                     get_or_load("b")   calls the loader
+
+A load is listed in `CacheStore.loads` until it ends or its key is written: whoever asks after that starts another.
+"""
+
+from collections.abc import Callable
+from threading import Event, Lock, get_ident
+from typing import Any
+
+from tickwheel.durations import Duration, to_ns
+from tickwheel.errors import RecursiveLoad
+from tickwheel.recipes.cache_store import MISSING, CacheStore
+
+__all__ = ["load"]
+
+
+class Load:
+    """One call of a loader, and what came of it."""
+
+    __slots__ = ("done", "error", "thread", "value")
+
+    def __init__(self) -> None:
+        self.thread = get_ident()
+        self.done = Event()
+        self.value: Any = MISSING  # still so at the end if the thread was interrupted: others have to try themselves
+        self.error: Exception | None = None
+
+
+# Which load a thread waits for, in all caches: a loader may load from another cache, which waits for the first.
+_waiting: dict[int, Load] = {}
+_waiting_lock = Lock()
+
+
+def load(store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duration | None) -> Any:
+    """Return the value of a key that was missing, by calling the loader or waiting for a thread that does."""
+    while True:
+        own: Load | None = None
+        running: Any = None
+        store.acquire()
+        try:
+            value = store.peek(key)
+            if value is not MISSING:
+                return value
+            running = store.loads.get(key)
+            if running is None:
+                own = store.loads[key] = Load()
+        finally:
+            store.release()
+        if own is not None:
+            return _run(own, store, key, loader, ttl)
+        value = _wait(running, key)
+        if value is not MISSING:
+            return value
+
+
+def _run(own: Load, store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duration | None) -> Any:
+    try:
+        value = loader(key)
+        store.write_absent(key, value, store.ttl_ns(key, value) if ttl is None else to_ns(ttl), own)
+    except Exception as error:
+        own.error = error
+        raise
+    else:
+        own.value = value
+        return value
+    finally:
+        store.acquire()
+        try:
+            if store.loads.get(key) is own:
+                del store.loads[key]
+        finally:
+            store.release()
+        own.done.set()
+
+
+def _wait(running: Load, key: Any) -> Any:
+    thread = get_ident()
+    with _waiting_lock:
+        ahead: Load | None = running
+        while ahead is not None and not ahead.done.is_set():
+            if ahead.thread == thread:
+                raise RecursiveLoad(key)
+            ahead = _waiting.get(ahead.thread)
+        _waiting[thread] = running
+    try:
+        running.done.wait()
+    finally:
+        with _waiting_lock:
+            del _waiting[thread]
+    if running.error is not None:
+        raise running.error
+    return running.value

@@ -1,0 +1,174 @@
+"""Threads that miss a key together load it once."""
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tickwheel import TTLCache, VirtualClock
+from tickwheel.errors import MissingCallback, RecursiveLoad
+from tickwheel.recipes.cache_loads import _waiting
+
+PATIENCE_SECONDS = 60
+
+
+class Loader:
+    """A loader that says when it is called, and waits until it may go on."""
+
+    def __init__(self, result: Any = "loaded") -> None:
+        self.result = result
+        self.calls: list[Any] = []
+        self.called = threading.Event()
+        self.go = threading.Event()
+
+    def __call__(self, key: Any) -> Any:
+        self.calls.append(key)
+        self.called.set()
+        assert self.go.wait(PATIENCE_SECONDS)
+        if isinstance(self.result, BaseException):
+            raise self.result
+        return self.result
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def cache(clock: VirtualClock) -> TTLCache[str, Any]:
+    return TTLCache(10, 10, clock=clock)
+
+
+def start(cache: TTLCache[str, Any], pool: ThreadPoolExecutor, loader: Loader, threads: int = 4) -> list[Future[Any]]:
+    """Have several threads ask for one key, and return when one loads it and all others wait for that load."""
+    futures = [pool.submit(cache.get_or_load, "a", loader) for _ in range(threads)]
+    assert loader.called.wait(PATIENCE_SECONDS)
+    load = cache._store.loads["a"]
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while list(_waiting.values()).count(load) < threads - 1:  # a miss is no sign yet: it comes before the waiting
+        assert time.monotonic() < deadline, "not all threads wait"
+        threading.Event().wait(0.001)
+    return futures
+
+
+def results(futures: list[Future[Any]]) -> list[Any]:
+    return [future.exception(PATIENCE_SECONDS) or future.result() for future in futures]
+
+
+def test_a_missing_key_is_loaded_and_set(cache: TTLCache[str, Any], clock: VirtualClock) -> None:
+    assert cache.get_or_load("a", str.upper) == "A"
+    assert cache.get_or_load("a", lambda _: pytest.fail("loaded twice")) == "A"
+    assert (cache["a"], cache.ttl("a")) == ("A", 10)
+    assert cache.get_or_load("b", str.upper, ttl="3s") == "B"
+    assert cache.ttl("b") == 3
+    clock.advance(10)
+    assert cache.get_or_load("a", str.lower) == "a"
+
+
+def test_the_time_of_an_item_begins_when_its_load_ends(cache: TTLCache[str, Any], clock: VirtualClock) -> None:
+    cache.get_or_load("a", lambda _: clock.advance(100))
+    assert cache.ttl("a") == 10
+
+
+def test_one_thread_loads_and_the_others_wait(cache: TTLCache[str, Any]) -> None:
+    loader = Loader()
+    with ThreadPoolExecutor(4) as pool:
+        futures = start(cache, pool, loader)
+        loader.go.set()
+        assert results(futures) == ["loaded"] * 4
+    assert loader.calls == ["a"]
+    assert cache["a"] == "loaded"
+
+
+def test_an_error_reaches_all_who_wait_and_nothing_is_set(cache: TTLCache[str, Any]) -> None:
+    error = OSError("no route to host")
+    loader = Loader(error)
+    with ThreadPoolExecutor(4) as pool:
+        futures = start(cache, pool, loader)
+        loader.go.set()
+        assert results(futures) == [error] * 4
+    assert loader.calls == ["a"]
+    assert "a" not in cache
+    assert cache.get_or_load("a", str.upper) == "A"
+
+
+def test_when_the_loading_thread_is_interrupted_another_one_loads(cache: TTLCache[str, Any]) -> None:
+    loader = Loader(KeyboardInterrupt())
+    with ThreadPoolExecutor(2) as pool:
+        interrupted = pool.submit(cache.get_or_load, "a", loader)
+        assert loader.called.wait(PATIENCE_SECONDS)
+        waiting = pool.submit(cache.get_or_load, "a", str.upper)
+        loader.go.set()
+        assert waiting.result(PATIENCE_SECONDS) == "A"
+        assert isinstance(interrupted.exception(PATIENCE_SECONDS), KeyboardInterrupt)
+
+
+def test_different_keys_load_at_the_same_time(cache: TTLCache[str, Any]) -> None:
+    together = threading.Barrier(3)
+
+    def loader(key: str) -> str:
+        together.wait(PATIENCE_SECONDS)
+        return key.upper()
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(lambda key: cache.get_or_load(key, loader), "abc")) == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize("write", ["set", "del", "pop", "clear"])
+def test_a_write_meanwhile_counts_and_not_the_load(cache: TTLCache[str, Any], write: str) -> None:
+    loader = Loader()
+    with ThreadPoolExecutor(4) as pool:
+        futures = start(cache, pool, loader)
+        if write == "set":
+            cache["a"] = "set"
+        elif write == "del":
+            with pytest.raises(KeyError):
+                del cache["a"]
+        elif write == "pop":
+            cache.pop("a", None)
+        else:
+            cache.clear()
+        later = cache.get_or_load("a", lambda _: "later")  # does not wait for what is stale already
+        loader.go.set()
+        assert results(futures) == ["loaded"] * 4
+    assert later == cache["a"] == ("set" if write == "set" else "later")
+    assert not cache._store.loads
+
+
+def test_a_loader_may_load_other_keys(cache: TTLCache[str, Any]) -> None:
+    assert cache.get_or_load("a", lambda key: key + cache.get_or_load("b", str.upper)) == "aB"
+    assert dict(cache) == {"a": "aB", "b": "B"}
+
+
+def test_a_loader_that_needs_its_own_key_is_an_error(cache: TTLCache[str, Any]) -> None:
+    with pytest.raises(RecursiveLoad, match="'a' waits for its own result") as caught:
+        cache.get_or_load("a", lambda key: cache.get_or_load(key, str.upper))
+    assert isinstance(caught.value, RuntimeError)
+    with pytest.raises(RecursiveLoad):
+        cache.get_or_load("a", lambda _: cache.get_or_load("b", lambda _: cache.get_or_load("a", str.upper)))
+    assert dict(cache) == {}
+    assert cache.get_or_load("a", str.upper) == "A"
+
+
+def test_loaders_of_two_threads_that_wait_for_each_other_are_an_error(cache: TTLCache[str, Any]) -> None:
+    other: TTLCache[str, Any] = TTLCache(10, 10)
+    both = threading.Barrier(2)
+
+    def crossed(first: TTLCache[str, Any], second: TTLCache[str, Any]) -> Any:
+        def loader(key: str) -> Any:
+            both.wait(PATIENCE_SECONDS)
+            return second.get_or_load(key, str.upper)
+
+        return first.get_or_load("a", loader)
+
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(crossed, cache, other), pool.submit(crossed, other, cache)]
+        assert [type(result) for result in results(futures)] == [RecursiveLoad, RecursiveLoad]
+
+
+def test_what_cannot_be_called_is_refused(cache: TTLCache[str, Any]) -> None:
+    with pytest.raises(MissingCallback):
+        cache.get_or_load("a", "loader")  # type: ignore[arg-type]
