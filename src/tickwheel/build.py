@@ -7,12 +7,17 @@ lie beside their sources. Python prefers the native one; `TICKWHEEL_PURE=1` make
     True
     $ TICKWHEEL_PURE=1 python -c "import tickwheel; print(tickwheel.COMPILED)"
     False
+
+Native modules keep their state once per process. Loaded into a second interpreter of it they would corrupt
+the first one, so they are refused there with an `ImportError`.
 """
 
 import os
 import sys
 from collections.abc import Sequence
-from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from pathlib import Path
 from types import ModuleType
 
 __all__ = ["PURE", "compiled"]
@@ -36,7 +41,26 @@ def compiled(package: ModuleType) -> bool:
     return any(not file.endswith(tuple(SOURCE_SUFFIXES)) for file in files if file)
 
 
+def in_main_interpreter() -> bool:
+    """Tell whether this is the interpreter that the process began with."""
+    try:
+        interpreters = import_module("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
+    except ImportError:  # this Python was built without others
+        return True
+    return bool(interpreters.get_current() == interpreters.get_main())
+
+
+def native_at_hand() -> bool:
+    """Tell whether the wheels were compiled when this package was installed."""
+    return any(Path(__file__).with_name("wheels").joinpath(f"timer{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
+
+
 PURE = os.environ.get("TICKWHEEL_PURE", "0") not in ("", "0")
 
 if PURE:
     sys.meta_path.insert(0, SourceFinder)
+elif native_at_hand() and not in_main_interpreter():
+    raise ImportError(
+        "tickwheel's compiled modules cannot be loaded in a sub-interpreter; "
+        "import tickwheel in the main interpreter, or set TICKWHEEL_PURE=1 to load its sources instead"
+    )
