@@ -146,9 +146,9 @@ class WheelRig(Counted):
             stop(start(delay, callback))
 
     def expire(self) -> None:  # noqa: D102
-        advance, horizon = self.wheel.advance, int(HORIZON_SECONDS) * TICKS_PER_SECOND
-        while batch := advance(horizon, EXPIRED_MAX):
-            for timer in batch:
+        wheel, horizon = self.wheel, int(HORIZON_SECONDS) * TICKS_PER_SECOND
+        while len(wheel):  # a batch is empty while a cascade is under way
+            for timer in wheel.advance(horizon, EXPIRED_MAX):
                 timer.take()()  # type: ignore[operator]  # a payload is any object; ours is the callback
 
     def churn(self) -> None:  # noqa: D102

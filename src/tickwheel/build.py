@@ -10,6 +10,9 @@ lie beside their sources. Python prefers the native one; `TICKWHEEL_PURE=1` make
 
 If native modules are there but cannot be loaded, the sources are used as well, with a `RuntimeWarning`. The code of
 all of them is in one library, so they work together or not at all.
+
+Native modules keep their state once per process. Loaded into a second interpreter of it they would corrupt
+the first one, so they are refused there with an `ImportError`.
 """
 
 import os
@@ -50,12 +53,26 @@ def native_files(module: Path) -> list[Path]:
     return [file for suffix in EXTENSION_SUFFIXES if (file := module.with_name(module.name + suffix)).exists()]
 
 
+def in_main_interpreter() -> bool:
+    """Tell whether this is the interpreter that the process began with."""
+    try:
+        interpreters = import_module("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
+    except ImportError:  # this Python was built without others
+        return True
+    return bool(interpreters.get_current() == interpreters.get_main())
+
+
 def find_fault() -> str | None:
     """Return why the native modules cannot be used; None if they can, or if there are none."""
     package = Path(__file__).parent
     if not native_files(package.parent / LIBRARY):
         # Each native build has both, so without either this is an interpreted one.
         return f"{LIBRARY} is missing" if native_files(package / "durations") else None
+    if not in_main_interpreter():
+        raise ImportError(
+            "tickwheel's compiled modules cannot be loaded in a sub-interpreter; "
+            "import tickwheel in the main interpreter, or set TICKWHEEL_PURE=1 to load its sources instead"
+        )
     try:
         library = import_module(LIBRARY)
     except ImportError as error:

@@ -55,6 +55,7 @@ __all__ = [
     "NoQueuesHere",
     "NoRunningLoop",
     "NotATimer",
+    "NotCopyable",
     "NotWholeTicks",
     "PayloadTooLarge",
     "ProcessDied",
@@ -194,7 +195,7 @@ class NotWholeTicks(TickwheelError, TypeError):
 
 
 class DelayOutOfRange(TickwheelError, ValueError):
-    """The delay is negative, or longer than this wheel can hold."""
+    """The delay is negative, longer than this wheel can hold, or leads beyond its last tick."""
 
     def __init__(self, delay: int, delay_max: int) -> None:
         self.delay = delay
@@ -202,6 +203,8 @@ class DelayOutOfRange(TickwheelError, ValueError):
         super().__init__(
             f"delay {delay} is negative; a timer cannot be due in the past, use 0 for 'as soon as possible'"
             if delay < 0
+            else f"delay {delay} cannot be reached: the wheel stands on the last tick it can count to; make a new wheel"
+            if delay_max < 1
             else f"delay {delay} is longer than the {delay_max} ticks this wheel can hold; "
             f"use a larger wheel, or HierarchicalWheel, which takes any delay"
         )
@@ -248,6 +251,14 @@ class NotATimer(TickwheelError, TypeError):
         super().__init__(f"{value!r} is not a Timer; pass what start() returned, or use find(key)")
 
 
+class NotCopyable(TickwheelError, TypeError):
+    """A timer, a slot or a wheel cannot be copied or pickled."""
+
+    def __init__(self, value: object, instead: str) -> None:
+        self.value = value
+        super().__init__(f"{value!r} cannot be copied or pickled: timers and slots are linked to each other; {instead}")
+
+
 class DuplicateKey(TickwheelError, ValueError):
     """A pending timer already has this key."""
 
@@ -257,11 +268,11 @@ class DuplicateKey(TickwheelError, ValueError):
 
 
 class ForeignTimer(TickwheelError, ValueError):
-    """The timer is pending in another wheel."""
+    """The timer is pending in another wheel, or fired in one of a scheme that this one cannot take it from."""
 
-    def __init__(self, timer: object) -> None:
+    def __init__(self, timer: object, why: str = "is pending in another wheel; stop or restart it there") -> None:
         self.timer = timer
-        super().__init__(f"{timer!r} is pending in another wheel; stop or restart it there")
+        super().__init__(f"{timer!r} {why}")
 
 
 class TimerStopped(TickwheelError, RuntimeError):

@@ -1,5 +1,7 @@
 """What every scheme promises beyond the order of firing: keys, bulk calls, states, errors, figures."""
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -169,6 +171,60 @@ def test_something_that_is_no_timer_is_refused(wheel: Any, build: Build) -> None
         with pytest.raises(build.errors.NotATimer, match="'key' is not a Timer"):
             attempt()
     assert len(wheel) == 0
+
+
+def test_a_slot_is_no_timer(wheel: Any, build: Build) -> None:
+    """Its class is a subclass of Timer, and its address is in every timer."""
+    pending, fired, stopped = wheel.start_many([5, 1, 5], "abc")
+    wheel.advance(1)
+    wheel.stop(stopped)
+    for timer in (pending, fired, stopped):
+        attempts: list[Callable[[], Any]] = [
+            lambda slot=timer.slot: wheel.stop(slot),  # type: ignore[misc]
+            lambda slot=timer.slot: wheel.stop_many([pending, slot]),  # type: ignore[misc]
+            lambda slot=timer.slot: wheel.restart(slot, 5),  # type: ignore[misc]
+            timer.slot.take,
+        ]
+        for attempt in attempts:
+            with pytest.raises(build.errors.NotATimer, match=r"<Slot .*> is not a Timer"):
+                attempt()
+    wheel.check()
+    assert (pending.pending, fired.fired, stopped.stopped) == (True, True, True)
+    assert wheel.advance(5) == [pending]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_fired_timer_of_another_scheme_is_placed_or_refused(build: Build, scheme: str) -> None:
+    for other in SCHEMES:
+        wheel, elsewhere = make(build, scheme), make(build, other)
+        timer = elsewhere.start(1, "payload")
+        elsewhere.advance(1)
+        if scheme == "BinaryHeap" != other:
+            with pytest.raises(build.errors.ForeignTimer, match="another scheme"):
+                wheel.restart(timer, 7)
+            assert timer.fired
+            assert (len(wheel), wheel.stats.started) == (0, 0)
+            assert wheel.advance(7) == []
+        else:
+            wheel.restart(timer, 7)
+            assert wheel.advance(7) == [timer]
+            assert timer.take() == "payload"
+        wheel.check()
+        elsewhere.check()
+
+
+COPIES: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, pickle.dumps]
+
+
+@pytest.mark.parametrize("attempt", COPIES)
+def test_timers_slots_and_wheels_cannot_be_copied(wheel: Any, attempt: Callable[[Any], Any], build: Build) -> None:
+    timer = wheel.start(5, "payload", key="k")
+    for value in (timer, timer.slot, wheel):
+        with pytest.raises(TypeError, match="cannot be copied or pickled") as caught:
+            attempt(value)
+        assert isinstance(caught.value, build.errors.NotCopyable)
+    wheel.check()
+    assert wheel.advance(5) == [timer]
 
 
 # -- closing

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.builds import Build
+from tests.wheels.schemes import SCHEMES, make
 
 FAR = 10**12
 
@@ -140,7 +141,7 @@ def test_overflow_enters_the_wheel_when_its_turn_begins(build: Build) -> None:
     wheel.start(3 * day + 5, "far too")
     wheel.start(9 * day, "farther")
     assert wheel.stats.overflow == 3
-    assert wheel.next_due() == 3 * day
+    assert wheel.next_due() == 3 * day + 5
     assert wheel.advance(3 * day) == []
     assert wheel.stats.overflow == 1
     assert [timer.payload for timer in wheel.advance(3 * day + 5)] == ["far", "far too"]
@@ -152,7 +153,7 @@ def test_overflow_forgets_turns_emptied_by_stops(build: Build) -> None:
     kept = wheel.start(10**9, "kept")
     for turn in range(10_000):
         wheel.stop(wheel.start(100 + 4 * turn))
-    assert len(wheel._overflow.heap) < 200
+    assert len(wheel._overflow.turns()) == 1
     assert wheel.stats.overflow == 1
     assert wheel.advance(10**9) == [kept]
 
@@ -209,16 +210,27 @@ def test_what_is_ready_but_not_handed_out_can_be_stopped_and_restarted(wheel: An
     assert wheel.advance(7) == [third]
 
 
-def test_next_due_jumps_over_emptiness(build: Build) -> None:
+def test_next_due_is_exact_however_long_the_wait(build: Build) -> None:
     wheel = build.wheels.HierarchicalWheel(build.wheels.CENTURY)
     century = 100 * 365 * 86_400 * 100
     wheel.start(century, "reminder")
-    steps = 0
-    while not (fired := wheel.advance(wheel.next_due())):
-        steps += 1
-    assert [timer.payload for timer in fired] == ["reminder"]
-    assert wheel.now == century
-    assert steps < len(build.wheels.CENTURY.dials), "one stop a level, however long the wait"
+    wheel.start(century + 1, "later")
+    assert wheel.next_due() == century
+    assert [timer.payload for timer in wheel.advance(century)] == ["reminder"]
+    wheel.start(10 * century, "beyond the last dial")
+    assert wheel.next_due() == century + 1
+    wheel.advance(century + 1)
+    assert wheel.next_due() == 11 * century
+
+
+def test_next_due_of_a_crowded_slot_is_the_tick_at_which_it_is_cascaded(build: Build) -> None:
+    wheel = build.wheels.HierarchicalWheel(build.wheels.CLOCK)
+    crowd = wheel.start_many([75] * 17, range(17))
+    assert wheel.next_due() == 60
+    wheel.stop(crowd[0])
+    assert wheel.next_due() == 75, "sixteen are looked through"
+    wheel.start(10, "sooner")
+    assert wheel.next_due() == 10
 
 
 # -- from inside an expiry
@@ -303,6 +315,19 @@ def test_the_last_tick_can_be_reached_and_no_further(unbounded: Any, build: Buil
     assert unbounded.advance(last) == [timer]
     with pytest.raises(build.errors.DelayOutOfRange):
         unbounded.start(1)
+
+
+def test_nothing_can_be_started_on_the_last_tick(build: Build) -> None:
+    for scheme in SCHEMES:
+        wheel = make(build, scheme, now=build.wheels.TICK_MAX - 1)
+        timer = wheel.start(0, "the end")
+        assert wheel.advance(build.wheels.TICK_MAX) == [timer]
+        for attempt in ways_to_delay(wheel, timer, 0):
+            with pytest.raises(build.errors.DelayOutOfRange, match="last tick"):
+                attempt()
+        assert timer.fired
+        assert (len(wheel), wheel.stats.started) == (0, 1)
+        wheel.check()
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.0, True, None, math.nan])

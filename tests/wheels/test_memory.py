@@ -6,15 +6,14 @@ everything unless a payload refers back to it.
 """
 
 import gc
-import subprocess
 import sys
-import textwrap
 from typing import Any
 from weakref import ref
 
 import pytest
 
 from tests.builds import Build
+from tests.wheels.processes import run
 from tests.wheels.schemes import SCHEMES, make
 
 
@@ -143,7 +142,7 @@ def test_freeing_a_fired_timer_may_start_another(build: Build) -> None:
         assert [timer.payload for timer in started] == ["again"] * 100
         print("unharmed")
     """
-    assert run(script, build).stdout == "unharmed\n"
+    assert run(script, build.name).stdout == "unharmed\n"
 
 
 def test_a_payload_may_stop_its_own_timer_while_it_is_dropped(wheel: Any) -> None:
@@ -183,7 +182,69 @@ def test_timers_freed_deep_inside_a_chain_of_objects_harm_nothing(build: Build) 
         wheel.check()
         print("unharmed")
     """
-    assert run(script, build).stdout == "unharmed\n"
+    assert run(script, build.name).stdout == "unharmed\n"
+
+
+def test_a_chain_of_a_million_timers_is_freed_without_a_million_frames(build: Build) -> None:
+    """Each is the payload of the next."""
+    script = """
+        from tickwheel.wheels import HierarchicalWheel
+
+        def chain(wheel):
+            timer = None
+            for _ in range(1_000_000):
+                timer = wheel.start(5, timer)
+            return timer
+
+        def free_fired():
+            wheel = HierarchicalWheel()
+            last = chain(wheel)
+            wheel.advance(5).clear()
+            assert last.fired
+            del last
+            wheel.check()
+
+        def free_stopped():
+            wheel = HierarchicalWheel()
+            assert wheel.stop(chain(wheel))
+            wheel.close()
+
+        free_fired()
+        free_stopped()
+        print("freed")
+    """
+    assert run(script, build.name).stdout == "freed\n"
+
+
+def test_what_is_freed_late_in_a_chain_is_freed_once_and_completely(build: Build) -> None:
+    """Destructors along the chain start and free other timers meanwhile."""
+    script = """
+        from tickwheel.wheels import HierarchicalWheel
+
+        class Link:
+            __slots__ = ("number", "timer")
+
+            def __init__(self, number, timer):
+                self.number, self.timer = number, timer
+
+            def __del__(self):
+                freed.append(self.number)
+                wheel.stop(wheel.start(3, wheel.start(7)))
+
+        wheel, freed, timer = HierarchicalWheel(), [], None
+        for number in range(20_000):
+            payload = Link(number, timer) if number % 7 == 0 else timer
+            timer = wheel.start(5, payload)
+        del payload
+        wheel.advance(5).clear()
+        del timer
+        assert sorted(freed) == list(range(0, 20_000, 7)), len(freed)
+        wheel.check()
+        assert len(wheel) == len(freed)
+        assert len(wheel.advance(12)) == len(freed)
+        print("freed")
+    """
+    assert run(script, build.name).stdout == "freed\n"
 
 
 def test_ten_million_timers_leave_memory_where_it_was(build: Build) -> None:
@@ -214,19 +275,4 @@ def test_ten_million_timers_leave_memory_where_it_was(build: Build) -> None:
         assert after - before < 8_000_000, f"{{after - before}} bytes more"
         print("level")
     """
-    assert run(script, build).stdout == "level\n"
-
-
-def run(script: str, build: Build) -> subprocess.CompletedProcess[str]:
-    """Run a script on a build in a process of its own, so that a crash is a failure and memory is its own."""
-    environment = {"TICKWHEEL_PURE": "1" if build.name == "pure" else "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return done
+    assert run(script, build.name).stdout == "level\n"

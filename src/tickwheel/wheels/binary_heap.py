@@ -16,6 +16,7 @@ from typing import cast
 
 from mypy_extensions import i64, mypyc_attr
 
+from tickwheel.errors import ForeignTimer
 from tickwheel.wheels.scheme import Scheme, expect
 from tickwheel.wheels.timer import STOPPED, Slot, Timer
 
@@ -57,6 +58,10 @@ class BinaryHeap(Scheme):
         self._heap.append(placed)
         self._home.count += 1
         self._sift_up(placed)
+
+    def _check_kind(self, timer: Timer) -> None:
+        if not isinstance(timer, HeapTimer):
+            raise ForeignTimer(timer, "fired in a wheel of another scheme; restart it there, or start a new timer")
 
     def _remove(self, timer: Timer) -> None:
         if timer.slot is self._ready:

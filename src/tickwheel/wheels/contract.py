@@ -15,6 +15,8 @@ it promises in return:
 - A timer started, stopped or restarted while a batch is being worked through is treated as at any
   other time: one handed out already cannot be caught any more (`stop` says False), but it drops its
   payload and its state says so, and the driver passes it over.
+- With a limit, `advance` does a bounded amount of work, on `HierarchicalWheel` also while timers move down a
+  level; what is left undone is continued by the next call.
 - Bad input raises an error of `tickwheel.errors` and changes nothing.
 
     >>> from tickwheel.wheels import HierarchicalWheel, CLOCK
@@ -88,15 +90,22 @@ class Wheel(Protocol):
     def advance(self, to: int, limit: int = TICK_MAX) -> list[Timer]:
         """Move the hand to a tick and hand out every timer due until then.
 
-        With a limit, a full batch means there may be more: the hand stays on the tick of the last timer
-        handed out, and the next call goes on from there. A shorter batch means the hand stands on `to`.
+        With a limit, the hand may stop before `to`, and the next call continues from there:
+
+        - on the tick of the last timer handed out, if the batch is full;
+        - before the first tick of a turn whose timers are still being moved down. At most `limit` + 1,024
+          timers are moved in one call, so the batch may be short, or empty, although more is due.
+
+        There may be more to hand out if the batch is full or `now < to`. Without a limit the hand always
+        reaches `to`.
         """
 
     def next_due(self) -> int | None:
         """Return a tick before which nothing is due; None if nothing is pending.
 
-        A hierarchical wheel may name the tick at which it next moves timers down, so that the answer
-        costs nothing; it is never later than the earliest timer.
+        It is the due tick of the earliest timer, with one exception: if a hierarchical wheel has that timer in
+        a slot above the lowest level with more than 16 timers, it is the tick at which the slot is cascaded.
+        While a limited advance is unfinished it is at most one tick ahead: call `advance` again.
         """
 
     def occupancy(self) -> list[list[int]]:

@@ -9,6 +9,8 @@
 |-------|------|-----------------------|--------------------|
 | O(1)  | O(1) | O(n / slots)          | O(n), all in one   |
 
+A limit does not bound the work of an advance here: the slot under the hand is looked through whole.
+
 The count of rounds is not kept in the timer and taken down by one at each pass: its due tick says
 the same and need not be written. `rounds(timer)` reads it off.
 """
@@ -66,10 +68,7 @@ class HashedWheel(Scheme):
     def _earliest(self) -> i64:
         earliest: i64 = TICK_MAX + 1
         for slot in self._dial:
-            timer = slot.next
-            while timer is not slot:
-                earliest = min(earliest, timer.due)
-                timer = timer.next
+            earliest = min(earliest, slot.earliest())
         return earliest
 
     def _slots(self) -> list[Slot]:

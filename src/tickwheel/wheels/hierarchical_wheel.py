@@ -27,6 +27,13 @@ for long, the hand goes there in one step: no tick is spent on emptiness.
     >>> wheel.next_due(), [timer.take() for timer in wheel.advance(10**12)]
     (80, ['tea'])
 
+A cascade is *bounded*: an advance with a limit moves down a limited number of timers and pauses, the hand
+before the turn whose timers are falling. Meanwhile that turn takes no new timers on the dials below. They
+join the slot that is being emptied, at its end, so that ties still keep the order of starting:
+
+    minutes  [00][01: #3 #4 #5]      hand on 00:00:59, two of five have fallen
+    seconds  [00: #1][01: #2]        a timer #6 for 00:01:00 is started: minutes, slot 1, behind #5
+
 Delays beyond the slowest dial wait in an overflow (see `level.py`). Dials and slots are made when
 first used, so an empty wheel for a hundred years costs next to nothing.
 
@@ -35,15 +42,19 @@ the timer is pending: `close()` such a wheel. Any other wheel may simply be drop
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from mypy_extensions import i64
 
 from tickwheel.wheels.geometry import DEFAULT, Geometry
-from tickwheel.wheels.level import OVERFLOW, Level, Overflow
+from tickwheel.wheels.level import CLOSED, OVERFLOW, Level, Overflow
 from tickwheel.wheels.scheme import Scheme, expect
 from tickwheel.wheels.timer import Slot, Timer
 
 __all__ = ["HierarchicalWheel"]
+
+# A slot of so many timers is looked through for the earliest of them: next_due() stays a matter of nanoseconds.
+WALKED_MAX: Final = 16
 
 
 class HierarchicalWheel(Scheme):
@@ -55,6 +66,7 @@ class HierarchicalWheel(Scheme):
         self._levels: list[Level] = []
         self._overflow = Overflow(self._serial, self._geometry.span)
         self._cascaded: i64 = 0
+        self._filled: i64 = 0  # how many of the lowest dials are being filled from above
         self._recent = self._add_level()  # where the last timer was placed: the next one is often alike
 
     @property
@@ -71,14 +83,17 @@ class HierarchicalWheel(Scheme):
         self._slot(timer.due).append(timer)
 
     def _slot(self, due: i64) -> Slot:
-        """Return the slot for a due tick: on the lowest dial that shows it."""
+        """Return the slot for a due tick: on the lowest dial that shows it and is not being filled."""
         level = self._recent
         if level.begin <= due < level.end:
             return level.slot(due)
-        for level in self._levels:
+        number = self._filled
+        while number < len(self._levels):
+            level = self._levels[number]
             if due < level.end:
                 self._recent = level
                 return level.slot(due)
+            number += 1
         while len(self._levels) < len(self._geometry.dials):
             level = self._add_level()
             if due < level.end:
@@ -106,6 +121,8 @@ class HierarchicalWheel(Scheme):
     def _turn(self, to: i64) -> bool:
         lowest = self._levels[0]
         while True:
+            if self._filled > 0 and (to == self._now or not self._cascade()):
+                return False
             tick = lowest.next_start(self._now + 1)
             if tick >= 0:
                 if tick > to:
@@ -125,19 +142,10 @@ class HierarchicalWheel(Scheme):
         self._now = to
         number = 0
         while number < len(self._levels) and to >= self._levels[number].end:
+            self._levels[number].show(to)
             number += 1
-        self._show(to, number)
+        self._open(number)
         return False
-
-    def _show(self, tick: i64, number: i64) -> None:
-        """Turn the lowest dials, empty as they are, to the turn that a tick is in."""
-        below: i64 = 0
-        while below < number:
-            level = self._levels[below]
-            level.show(tick)
-            below += 1
-            if below < len(self._levels):
-                self._levels[below].begin = level.end
 
     def _next_above(self) -> tuple[i64, i64]:
         """Find the first occupied slot above the lowest dial: its level, and the tick it begins at (or -1)."""
@@ -149,41 +157,92 @@ class HierarchicalWheel(Scheme):
             if start >= 0:
                 return number, start
             number += 1
-        return number, self._overflow.next_start()
+        turn = self._overflow.first()
+        return number, -1 if turn is None else turn.due
 
     def _enter(self, start: i64, number: i64) -> None:
-        """Let the dials below a level begin a turn, and cascade to them what is due in it."""
+        """Let the dials below a level begin a turn, closed until all that is due in it has moved down to them."""
         self._now = start - 1  # about to stand on `start`
-        self._show(start, number)
-        if number == len(self._levels):
-            slot = self._overflow.take(start)
-            self._cascade(slot)
-            slot.dissolve()
-            return
-        level = self._levels[number]
-        while 0 <= start < level.begin:
-            index = level.index(start)
-            passed = level.slots[index]
-            if passed is not None and passed.count:
-                level.occupied.clear(index)
-                self._cascade(passed)
-            start = level.next_start(start)
+        self._filled = number
+        below: i64 = 0
+        while below < number:
+            level = self._levels[below]
+            level.show(start)
+            level.begin = CLOSED
+            below += 1
 
-    def _cascade(self, slot: Slot) -> None:
-        """Place every timer of a slot anew, in order."""
-        self._cascaded += slot.count
+    def _open(self, number: i64) -> None:
+        """Let the dials below a level, and it itself, begin where the one below each of them ends."""
+        begin: i64 = 0
+        at: i64 = 0
+        while at <= number and at < len(self._levels):
+            level = self._levels[at]
+            level.begin = begin
+            begin = level.end
+            at += 1
+
+    def _cascade(self) -> bool:
+        """Go on filling the dials below a level; False if there is more than this advance may move."""
+        number = self._filled
+        while True:
+            slot = self._next_passed(number)
+            if slot is None:
+                break
+            if self._moves_left == 0:
+                return False
+            self._move_down(slot)
+        self._filled = 0
+        self._open(number)
+        return True
+
+    def _next_passed(self, number: i64) -> Slot | None:
+        """Return the first occupied slot of the turn that the dials below a level show; None if there is none."""
+        start = self._now + 1
+        if number == len(self._levels):
+            return self._overflow.turn(start)
+        level = self._levels[number]
+        start = level.next_start(start)
+        if start < 0 or start >= self._levels[number - 1].end:
+            return None
+        return level.occupant(start)
+
+    def _move_down(self, slot: Slot) -> None:
+        """Move timers of a slot, in order, each to the lowest dial that shows its due tick."""
+        level = self._levels[0]
+        begin: i64 = 0
+        moved: i64 = 0
         timer = slot.next
-        slot.next = slot
-        slot.prev = slot
-        slot.count = 0
-        while timer is not slot:
+        while timer is not slot and moved < self._moves_left:
             following = timer.next
-            self._place(timer)
+            due = timer.due
+            if due < begin or due >= level.end:
+                number: i64 = 0
+                begin = 0
+                level = self._levels[0]
+                while due >= level.end:
+                    begin = level.end
+                    number += 1
+                    level = self._levels[number]
+            level.slot(due).append(timer)
             timer = following
+            moved += 1
+        slot.next = timer
+        timer.prev = slot
+        slot.count -= moved
+        self._moves_left -= moved
+        self._cascaded += moved
+        if slot.count == 0:
+            self._emptied(slot)
 
     def _earliest(self) -> i64:
+        if self._filled > 0:
+            return self._now + 1
         tick = self._levels[0].next_start(self._now + 1)
-        return tick if tick >= 0 else self._next_above()[1]
+        if tick >= 0:
+            return tick
+        number, start = self._next_above()
+        slot = self._overflow.first() if number == len(self._levels) else self._levels[number].occupant(start)
+        return start if slot is None or slot.count > WALKED_MAX else slot.earliest()
 
     # -- to see what is inside
 
@@ -200,32 +259,41 @@ class HierarchicalWheel(Scheme):
         super().check()
         shown = self._now  # everything before this tick belongs on a dial below
         for level in self._levels if not self._closed else []:
+            closed = level.number < self._filled
+            first = 0 if level.number in (0, self._filled) else shown
             expect(level.base % level.span == 0, f"level {level.number} begins at {level.base}")
-            expect(level.base <= self._now < level.end, f"level {level.number} does not show tick {self._now}")
-            expect(level.begin in (0, shown), f"level {level.number} begins at {level.begin}, not {shown}")
+            expect(level.base <= self._now + 1 <= level.end, f"level {level.number} does not show tick {self._now}")
+            expect(
+                level.begin == CLOSED if closed else first <= level.begin <= shown,
+                f"level {level.number} begins at {level.begin}, not {shown}",
+            )
             for index, slot in enumerate(level.slots):
                 held = 0 if slot is None else slot.count
                 expect(level.occupied.has(index) == (held > 0), f"level {level.number}, slot {index}: bitmap is wrong")
                 for timer in [] if slot is None else slot.timers():
-                    expect(shown <= timer.due < level.end, f"{timer!r} is on level {level.number}")
+                    # What has not moved down yet is due in the turn that the dials below already show.
+                    passed = level.number == self._filled and timer.due > self._now
+                    expect(shown <= timer.due or passed, f"{timer!r} is on level {level.number}")
+                    expect(timer.due < level.end, f"{timer!r} is on level {level.number}")
                     expect(level.index(timer.due) == index, f"{timer!r} is in slot {index}")
             shown = level.end
-        for turn, slot in self._overflow.turns.items():
-            expect(slot.count > 0 and turn in self._overflow.heap, f"turn {turn} would be forgotten")
+        for slot in self._overflow.turns():
+            expect(slot.count > 0, f"turn {slot.index} has no timers")
             for timer in slot.timers():
-                expect(timer.due // self._overflow.span == turn, f"{timer!r} is in turn {turn}")
-                expect(timer.due >= shown, f"{timer!r} is beyond the last level")
+                passed = len(self._levels) == self._filled and timer.due > self._now
+                expect(timer.due // self._overflow.span == slot.index, f"{timer!r} is in turn {slot.index}")
+                expect(timer.due >= shown or passed, f"{timer!r} is beyond the last level")
 
     def _slots(self) -> list[Slot]:
         slots = [slot for level in self._levels for slot in level.slots if slot is not None]
-        return slots + list(self._overflow.turns.values())
+        return slots + self._overflow.turns()
 
     def _dissolve(self) -> None:
         super()._dissolve()
-        self._overflow.turns.clear()
+        self._overflow.root = None
 
     def _count_cascaded(self) -> int:
         return self._cascaded
 
     def _count_overflow(self) -> int:
-        return sum(slot.count for slot in self._overflow.turns.values())
+        return sum(slot.count for slot in self._overflow.turns())

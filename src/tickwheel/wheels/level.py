@@ -9,24 +9,24 @@ division away:
 
 Slots are made when first used, and a dial notes in a bitmap which of them hold timers.
 
-Beyond the last dial there is one more, without end: its slots are whole turns of the last dial. They
-are kept by number, and a heap of the numbers tells which turn comes first.
+Beyond the last dial there is one more, without end: its slots are whole turns of the last dial. A balanced
+tree keeps those that hold timers, so that no single start, stop or step of the hand takes long however
+many there are: a dict would be rebuilt now and then, and so would a heap with turns emptied by stops.
 """
 
-from heapq import heapify, heappop, heappush
 from typing import Final
 
 from mypy_extensions import i64
 
 from tickwheel.wheels.bitmap import Bitmap
-from tickwheel.wheels.timer import Slot
+from tickwheel.wheels.timer import TICK_MAX, Slot
+from tickwheel.wheels.tree import Node, find, leftmost, list_nodes, with_node, without
 
-__all__ = ["OVERFLOW", "Level", "Overflow"]
+__all__ = ["CLOSED", "OVERFLOW", "Level", "Overflow"]
 
 OVERFLOW: Final = -2  # the level of slots beyond the last dial; -1 is in no level
 
-# Turns that were emptied by stops stay in the heap until they are this many more than those in use.
-STALE_TURNS_MAX: Final = 64
+CLOSED: Final = TICK_MAX + 1  # where a dial begins that takes no timers from a start: no due tick is as late
 
 
 class Level:
@@ -38,7 +38,7 @@ class Level:
         self.tick = tick
         self.span: i64 = tick * slots
         self.scale, self.shift = reciprocal(tick, self.span)
-        self.begin = begin  # the end of the dial below: what is due before that belongs there
+        self.begin = begin  # the end of the dial below: what is due before that belongs there; or CLOSED
         self.base: i64 = now // self.span * self.span
         self.end: i64 = self.base + self.span
         self.slots: list[Slot | None] = [None] * int(slots)
@@ -74,6 +74,10 @@ class Level:
             return -1
         return self.base + index * self.tick
 
+    def occupant(self, tick: i64) -> Slot | None:
+        """Return the slot of a tick of the turn on show as it is; None if it was never used."""
+        return self.slots[self.index(tick)]
+
     def swap(self, tick: i64, empty: Slot) -> Slot:
         """Take out the slot of a tick whole, leaving an empty one in its place."""
         index = self.index(tick)
@@ -93,36 +97,35 @@ class Overflow:
     def __init__(self, owner: i64, span: i64) -> None:
         self.owner = owner
         self.span = span
-        self.turns: dict[int, Slot] = {}
-        self.heap: list[int] = []
+        self.root: Node | None = None
 
     def slot(self, tick: i64) -> Slot:
         """Return the slot of a tick beyond the last dial, for a timer to be put in."""
-        turn: int = tick // self.span
-        slot = self.turns.get(turn)
-        if slot is None:
-            slot = Slot(self.owner, OVERFLOW, turn)
-            self.turns[turn] = slot
-            heappush(self.heap, turn)
-        return slot
+        turn = tick // self.span
+        node = find(self.root, turn * self.span)
+        if node is None:
+            node = Node(self.owner, turn * self.span, OVERFLOW, turn)
+            self.root = with_node(self.root, node)
+        return node
 
-    def next_start(self) -> i64:
-        """Return the tick at which the first turn with timers begins; -1 if there is none."""
-        while self.heap and self.heap[0] not in self.turns:
-            heappop(self.heap)
-        return self.heap[0] * self.span if self.heap else -1
+    def turn(self, tick: i64) -> Slot | None:
+        """Return the slot of the turn that begins at a tick; None if no timer is due in it."""
+        return find(self.root, tick)
 
-    def take(self, tick: i64) -> Slot:
-        """Take out the turn that begins at a tick."""
-        return self.turns.pop(tick // self.span)
+    def first(self) -> Slot | None:
+        """Return the slot of the first turn with timers, whose `due` is the tick it begins at."""
+        return None if self.root is None else leftmost(self.root)
 
     def drop(self, slot: Slot) -> None:
         """Forget a turn whose last timer was removed."""
-        del self.turns[slot.index]
+        self.root = without(self.root, slot.due)
         slot.dissolve()
-        if len(self.heap) > 2 * len(self.turns) + STALE_TURNS_MAX:
-            self.heap = list(self.turns)
-            heapify(self.heap)
+
+    def turns(self) -> list[Slot]:
+        """List the slots of all turns with timers, in order."""
+        slots: list[Slot] = []
+        list_nodes(self.root, slots)
+        return slots
 
 
 def reciprocal(tick: int, span: int) -> tuple[i64, i64]:

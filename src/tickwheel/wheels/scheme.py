@@ -15,7 +15,7 @@ stands on `to` or the batch is full. What is ready but not yet handed out is sti
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from mypy_extensions import i64
 
@@ -28,6 +28,7 @@ from tickwheel.errors import (
     InvalidLimit,
     LengthMismatch,
     NotATimer,
+    NotCopyable,
     NotWholeTicks,
     TickwheelError,
     TimerStopped,
@@ -39,6 +40,10 @@ from tickwheel.wheels.timer import FIRED, NOWHERE, STOPPED, TICK_MAX, Slot, Time
 __all__ = ["Scheme"]
 
 _serials: Final = count(NOWHERE + 1)
+
+# How many timers an advance may move down besides as many as its limit: about as long as handing out a batch of
+# this size takes, and enough that a limit of 1 does not need a million calls to move a million timers.
+MOVES_SPARE: Final = 1024
 
 
 class Scheme(ABC):
@@ -57,6 +62,8 @@ class Scheme(ABC):
         self._stopped: i64 = 0
         self._expired: i64 = 0
         self._closed = False
+        self._moves_spare: i64 = MOVES_SPARE
+        self._moves_left: i64 = 0  # of the advance under way
         self._timer_of: dict[object, Timer] = {}
         self._key_of: dict[Timer, object] = {}
         self._formed = True
@@ -81,8 +88,8 @@ class Scheme(ABC):
         carried = payloads if isinstance(payloads, list) else list(payloads)
         if len(wanted) != len(carried):
             raise LengthMismatch(len(wanted), len(carried))
+        started: list[Timer] = []  # before the wheel is looked at, as in `advance`
         reach = self._reach()
-        started: list[Timer] = []
         index: i64 = 0
         try:
             for delay in wanted:
@@ -102,6 +109,8 @@ class Scheme(ABC):
             raise NotATimer(timer)
         if timer.slot.owner != self._serial:
             return self._stop_absent(timer)
+        if timer.slot is timer:
+            raise NotATimer(timer)  # a slot of this wheel
         self._remove(timer)
         timer.lie_in(STOPPED)
         self._stopped += 1
@@ -115,7 +124,7 @@ class Scheme(ABC):
         """Stop timers and return how many were still pending."""
         unwanted = list(timers)
         for timer in unwanted:
-            if not isinstance(timer, Timer):
+            if not isinstance(timer, Timer) or isinstance(timer, Slot):
                 raise NotATimer(timer)
             owner = timer.slot.owner
             if owner != self._serial and owner != NOWHERE:  # noqa: PLR1714 - a tuple would be built each time
@@ -137,13 +146,14 @@ class Scheme(ABC):
 
     def restart(self, timer: object, delay: object) -> None:
         """Give a pending timer a new delay, or start a fired one again; a stopped one is refused."""
-        if not isinstance(timer, Timer):
+        if not isinstance(timer, Timer) or isinstance(timer, Slot):
             raise NotATimer(timer)
         ticks = checked_delay(delay, self._reach())
         if timer.slot.owner == self._serial:
             self._remove(timer)
             self._restarted += 1
         elif timer.slot is FIRED:
+            self._check_kind(timer)
             self._started += 1
         elif timer.slot is STOPPED:
             raise TimerStopped(timer)
@@ -177,14 +187,19 @@ class Scheme(ABC):
     # -- for whoever turns the wheel
 
     def advance(self, to: object, limit: object = TICK_MAX) -> list[Timer]:
-        """Move the hand to a tick and hand out every timer due until then, at most `limit`."""
+        """Move the hand to a tick and hand out every timer due until then, at most `limit`.
+
+        There may be more if the batch is full or `now` is still before `to`: call again.
+        """
+        # First of all: making a list may run the garbage collector, and so a destructor that uses this wheel.
+        batch: list[Timer] = []
         target: i64 = whole_ticks("to", to)
         if target < self._now:
             raise HandMovedBack(self._now, target)
         room: i64 = checked_limit(limit)
         if self._closed:
             raise WheelClosed
-        batch: list[Timer] = []
+        self._moves_left = room + self._moves_spare
         while True:
             room -= self._hand_out(batch, room)
             if room == 0 or not self._turn(target):
@@ -278,6 +293,10 @@ class Scheme(ABC):
         self._key_of.clear()
         self._dissolve()
 
+    def __reduce__(self) -> NoReturn:
+        # What copy and pickle call: a copy would share the slots, and with them the timers, of the original.
+        raise NotCopyable(self, "start its timers anew in another wheel instead")
+
     def __del__(self) -> None:
         # Rings are reference cycles that the collector cannot see: without this they would never be freed.
         if self._formed:
@@ -291,7 +310,10 @@ class Scheme(ABC):
 
     @abstractmethod
     def _turn(self, to: i64) -> bool:
-        """Move the hand to the next tick that has due timers and lay them ready; False, on `to`, if none."""
+        """Move the hand to the next tick that has due timers and lay them ready.
+
+        False if there is none until `to`, where the hand then stands, or if `_moves_left` is used up before.
+        """
 
     @abstractmethod
     def _earliest(self) -> i64:
@@ -306,6 +328,9 @@ class Scheme(ABC):
         timer = Timer(due, payload, STOPPED, STOPPED)
         self._place(timer)
         return timer
+
+    def _check_kind(self, timer: Timer) -> None:  # noqa: B027 - most schemes take any timer
+        """Refuse a fired timer of another wheel that this scheme cannot place."""
 
     def _remove(self, timer: Timer) -> None:
         """Take a pending timer out."""
@@ -339,6 +364,8 @@ class Scheme(ABC):
 
     def _stop_absent(self, timer: Timer) -> bool:
         """Stop a timer that is not pending here: nothing to take out, but its payload goes all the same."""
+        if isinstance(timer, Slot):
+            raise NotATimer(timer)
         if timer.slot.owner != NOWHERE:
             raise ForeignTimer(timer)
         timer.lie_in(STOPPED)
@@ -361,10 +388,10 @@ def checked_delay(delay: object, reach: i64) -> i64:
         ticks: i64 = unknown
     except (OverflowError, ValueError):  # too long for one
         raise DelayOutOfRange(delay, reach) from None
-    if ticks < 0 or ticks > reach:
-        raise DelayOutOfRange(ticks, reach)
     if ticks == 0:
-        return 1
+        ticks = 1  # the present tick is over
+    if ticks < 0 or ticks > reach:
+        raise DelayOutOfRange(delay, reach)
     return ticks
 
 

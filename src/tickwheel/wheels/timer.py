@@ -30,11 +30,11 @@ cycle through a timer but us, so a timer never refers to its wheel, and lets go 
 it is stopped, when the payload is taken, and when its wheel is closed or dropped.
 """
 
-from typing import Final
+from typing import Final, NoReturn
 
 from mypy_extensions import i64, mypyc_attr
 
-from tickwheel.errors import TimerNotFired
+from tickwheel.errors import NotATimer, NotCopyable, TimerNotFired
 
 __all__ = ["FIRED", "NOWHERE", "STOPPED", "TICK_MAX", "Slot", "Timer"]
 
@@ -105,6 +105,10 @@ class Timer:
         self.prev = slot
         self.next = slot
 
+    def __reduce__(self) -> NoReturn:
+        # What copy and pickle call: a copy would be linked to the neighbours of the original, and not they to it.
+        raise NotCopyable(self, "start a new timer with its payload instead")
+
     def __repr__(self) -> str:
         state = "pending" if self.pending else "fired" if self.fired else "stopped"
         return f"<Timer due={self.due} {state}>"
@@ -126,6 +130,13 @@ class Slot(Timer):
         self.level = level
         self.index = index
         self.count: i64 = 0
+
+    def take(self) -> object:
+        """Refuse: a slot has no payload."""
+        raise NotATimer(self)
+
+    def __repr__(self) -> str:
+        return f"<Slot level={self.level} index={self.index} count={self.count}>"
 
     def begin(self, due: i64, payload: object) -> Timer:
         """Make a timer at the end: `append`, with nothing written twice."""
@@ -171,6 +182,15 @@ class Slot(Timer):
             self.unlink(timer)
             ready.append(timer)
             timer = self.next
+
+    def earliest(self) -> i64:
+        """Return the earliest due tick of the ring, or one beyond the last tick if it is empty: O(n)."""
+        earliest: i64 = TICK_MAX + 1
+        timer = self.next
+        while timer is not self:
+            earliest = min(earliest, timer.due)
+            timer = timer.next
+        return earliest
 
     def timers(self) -> list[Timer]:
         """List the ring, first to last."""

@@ -13,7 +13,7 @@ Fine while a handful of timers is pending, or when nearly all are stopped before
 from mypy_extensions import i64
 
 from tickwheel.wheels.scheme import Scheme
-from tickwheel.wheels.timer import TICK_MAX, Slot, Timer
+from tickwheel.wheels.timer import Slot, Timer
 
 __all__ = ["UnorderedList"]
 
@@ -41,12 +41,7 @@ class UnorderedList(Scheme):
         return True
 
     def _earliest(self) -> i64:
-        earliest: i64 = TICK_MAX + 1
-        timer = self._list.next
-        while timer is not self._list:
-            earliest = min(earliest, timer.due)
-            timer = timer.next
-        return earliest
+        return self._list.earliest()
 
     def _slots(self) -> list[Slot]:
         return [self._list]
