@@ -26,5 +26,5 @@ def test_callbacks_are_checked_against_their_arguments() -> None:
 def test_idle_timeouts_know_their_key() -> None:
     timeouts = IdleTimeouts[int](ManualTimers())
     timeouts.watch(7, "30s", print)
-    timeouts.watch("seven", "30s", print)  # type: ignore[arg-type]
+    timeouts.watch("seven", "30s", print)  # type: ignore[call-overload]
     assert timeouts.touch(7)
