@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from bench.rigs import BATCH, HORIZON_SECONDS, KEPT_OF_BATCH, TICKS_PER_SECOND, Counted
 from tickwheel import VirtualClock
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-__all__ = ["EventLoopRig", "LoopRig", "UvloopRig"]
+    from tickwheel import AsyncTimers, Timers
+
+__all__ = ["EventLoopRig", "HandleRig", "LoopRig", "UvloopRig"]
 
 UVLOOP_DUE_SECONDS = 0.001  # the shortest delay for which uvloop keeps a timer at all
 
@@ -97,6 +100,14 @@ class EventLoopRig(LoopRig):
         self.loop.call_later(HORIZON_SECONDS, self.loop.stop)  # due after all others
         self.clock.advance(HORIZON_SECONDS + 1.0)
         self.loop.run_forever()
+
+
+class HandleRig(LoopRig):
+    """Timers of tickwheel, through the lines of an event loop: `after(delay, callback)` and `handle.cancel()`."""
+
+    def __init__(self, timers: Timers | AsyncTimers) -> None:
+        verbs: Any = SimpleNamespace(call_later=timers.after, close=timers.stop)
+        super().__init__(verbs)
 
 
 class UvloopRig(LoopRig):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import sched
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,6 +48,8 @@ class Rig(Protocol):
 class TimerRig(Rig, Protocol):
     """A timer module, and what it is made to do."""
 
+    handles: list[Any]  # of the timers started last
+
     def load(self, ticks: Sequence[int]) -> None:
         """Set the delays of the next loop, and let go of the handles of the last."""
 
@@ -61,7 +63,7 @@ class TimerRig(Rig, Protocol):
         """Start a timer for each delay; the module alone holds them."""
 
     def stop(self) -> None:
-        """Stop the timers started last, in start order."""
+        """Stop the timers started last, in the order of `handles`."""
 
     def start_stop(self) -> None:
         """Start and at once stop a timer for each delay."""

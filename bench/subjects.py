@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 
 from bench.caches import CacheRig, LockedDict
 from bench.idle import IdleRig
-from bench.loops import EventLoopRig, LoopRig, UvloopRig
+from bench.loops import EventLoopRig, HandleRig, LoopRig, UvloopRig
 from bench.rigs import Rig, SchedRig, WheelRig
 from bench.threads import ThreadTimerRig, TimersRig
 from bench.timeouts import TimeoutRig
-from tickwheel import TTLCache, aio, wheels
+from tickwheel import AsyncTimers, Timers, TTLCache, aio, wheels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "ASYNC_HANDLES",
     "CACHE",
+    "HANDLES",
     "IDLE",
     "LEADER",
     "LEADERS",
@@ -44,6 +46,7 @@ PURE = "HierarchicalWheel (pure)"
 LOOP = "EventLoop"
 TIMEOUT, TIMEOUT_ON_LOOP = "aio.timeout", "aio.timeout on EventLoop"
 THREADS = "Timers"
+HANDLES, ASYNC_HANDLES = "Timers.after", "AsyncTimers.after"
 CACHE, LOCKED_DICT = "TTLCache", "OrderedDict and a lock"
 IDLE = "IdleTimeouts"
 
@@ -51,6 +54,7 @@ IDLE = "IdleTimeouts"
 LEADERS = {
     "wheel": LEADER,
     "loop": LEADER,
+    "handle": LEADER,
     "sched": LEADER,
     "timeout": TIMEOUT,
     "thread": THREADS,
@@ -127,6 +131,20 @@ _ALL = (
         n_max=1_000_000,
         ours=False,
         note="call_later and cancel; its clock cannot be replaced, so in expire and mixed all delays are 1 ms",
+    ),
+    Subject(
+        HANDLES,
+        "handle",
+        lambda: HandleRig(Timers().start()),
+        n_max=1_000_000,
+        note="after and cancel, while its thread runs",
+    ),
+    Subject(
+        ASYNC_HANDLES,
+        "handle",
+        lambda: HandleRig(AsyncTimers(asyncio.SelectorEventLoop())),
+        n_max=1_000_000,
+        note="after and cancel, on asyncio's loop",
     ),
     Subject("sched", "sched", SchedRig, ours=False, note="enter and cancel"),
     Subject(TIMEOUT, "timeout", lambda: _aio_timeout(asyncio.SelectorEventLoop()), n_max=10_000),

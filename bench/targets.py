@@ -11,7 +11,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.measure import Cell
-from bench.subjects import CACHE, IDLE, LEADER, LOCKED_DICT, LOOP, PURE, THREADS, TIMEOUT, TIMEOUT_ON_LOOP
+from bench.subjects import (
+    ASYNC_HANDLES,
+    CACHE,
+    HANDLES,
+    IDLE,
+    LEADER,
+    LOCKED_DICT,
+    LOOP,
+    PURE,
+    THREADS,
+    TIMEOUT,
+    TIMEOUT_ON_LOOP,
+)
 from bench.verdict import Verdict
 from bench.workloads import WORKLOADS
 
@@ -51,6 +63,27 @@ def _flat(workload: str, bound: float) -> Target:
     return Target(promise, Cell(workload, LEADER, TEN_MILLION), Cell(workload, LEADER, THOUSAND), "<=", bound)
 
 
+def _handle(subject: str) -> tuple[Target, ...]:
+    of = f"{subject}, n = {MILLION:,}"
+    return (
+        Target(
+            f"{of}: start_stop against {LOOP}",
+            Cell("start_stop", subject, MILLION),
+            Cell("start_stop", LOOP, MILLION),
+            "<=",
+            1.2,
+        ),
+        Target(f"{of}: bytes a pending timer takes", Cell("bytes", subject, MILLION), None, "<=", 140),
+        Target(
+            f"{of}: collect against {LEADER}",
+            Cell("collect", subject, MILLION),
+            Cell("collect", LEADER, MILLION),
+            "<=",
+            2,
+        ),
+    )
+
+
 def _idle(n: int) -> Target:
     promise = f"advance by 10^9 empty ticks against one, {n:,} pending"
     return Target(promise, Cell("idle_leap", LEADER, n), Cell("idle_tick", LEADER, n), "<=", 20)
@@ -88,6 +121,8 @@ TARGETS = (
     _faster("start_stop", "asyncio", PURE_N, 1, relation=">", subject=PURE),
     _faster("start_stop", "asyncio", MILLION, 8, subject=LOOP),
     _faster("start_stop", "uvloop", MILLION, 8, subject=LOOP),
+    *_handle(HANDLES),
+    *_handle(ASYNC_HANDLES),
     _faster("timeout", "asyncio.timeout", TEN_THOUSAND, 4, subject=TIMEOUT),
     _faster("timeout", "asyncio.timeout", TEN_THOUSAND, 4, subject=TIMEOUT_ON_LOOP),
     _faster("after_cancel", "threading.Timer", 0, 100, subject=THREADS),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from resource import getpagesize
 from typing import TYPE_CHECKING, Any
 
@@ -81,6 +82,13 @@ def _start_many(rig: WheelRig, subject: Subject, n: int) -> Lap:
 def _stop(rig: TimerRig, subject: Subject, n: int) -> Lap:
     _load(rig, subject, n)
     rig.start()
+    return Lap(time_ns(rig.stop), n)
+
+
+def _stop_random(rig: TimerRig, subject: Subject, n: int) -> Lap:
+    _load(rig, subject, n)
+    rig.start()
+    Random(SEED).shuffle(rig.handles)
     return Lap(time_ns(rig.stop), n)
 
 
@@ -158,16 +166,18 @@ def _idle(step: int) -> Callable[[WheelRig, Subject, int], Lap]:
 
 
 _WHEEL = ("wheel",)
+_TIMERS = ("wheel", "loop", "handle", "sched")
 _GROWING = (LEADER,)  # the one whose growth the targets speak of; for the others start and stop tell enough
 _IDLE_SIZES = (0, 1000)  # nothing pending, and some timers far beyond
 _THREAD_SIZES = (0, 100)  # nothing pending, and as many as there can reasonably be threads
 _LATE_SIZES = (100_000,)  # timers a second: the load the target speaks of
 
 _ALL = (
-    Workload("start", "start n timers and keep the handles", "ns per timer", _start),
+    Workload("start", "start n timers and keep the handles", "ns per timer", _start, families=_TIMERS),
     Workload("start_many", "the same in one call", "ns per timer", _start_many, families=_WHEEL),
-    Workload("stop", "stop n timers in start order", "ns per timer", _stop),
-    Workload("start_stop", "start and stop a timer while n are pending", "ns per pair", _start_stop),
+    Workload("stop", "stop n timers in start order", "ns per timer", _stop, families=_TIMERS),
+    Workload("stop_random", "stop n timers in random order", "ns per timer", _stop_random, families=_TIMERS),
+    Workload("start_stop", "start and stop a timer while n are pending", "ns per pair", _start_stop, families=_TIMERS),
     Workload(
         "start_more", "start 200,000 further timers while n are pending", "ns per timer", _start_more, only=_GROWING
     ),
@@ -179,10 +189,18 @@ _ALL = (
         "resident memory of a pending timer",
         "bytes per timer",
         _bytes,
+        families=_TIMERS,
         both_collectors=False,
         n_min=BYTES_N_MIN,
     ),
-    Workload("collect", "a full garbage collection while n are pending", "ms", _collect, both_collectors=False),
+    Workload(
+        "collect",
+        "a full garbage collection while n are pending",
+        "ms",
+        _collect,
+        families=_TIMERS,
+        both_collectors=False,
+    ),
     Workload(
         "idle_tick",
         "advance by one empty tick, n timers pending far beyond",

@@ -13,7 +13,7 @@ from tickwheel import build, wheels  # build comes first: it decides which wheel
 from tickwheel.clock import Clock, SystemClock, VirtualClock
 from tickwheel.errors import TickwheelError
 from tickwheel.recipes import AsyncDelayQueue, DelayQueue, IdleTimeouts, TTLCache
-from tickwheel.timers import AsyncTimers, ManualTimers, TimerHandle, Timers, default_timers
+from tickwheel.timers import AsyncTimers, ManualTimers, PendingTimer, TimerHandle, Timers, default_timers
 
 if TYPE_CHECKING:
     from tickwheel.scheduler import AsyncScheduler, Scheduler
@@ -28,6 +28,7 @@ __all__ = [
     "DelayQueue",
     "IdleTimeouts",
     "ManualTimers",
+    "PendingTimer",
     "Scheduler",
     "SystemClock",
     "TTLCache",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cascade import FIRST_TICKS, LIMIT, measure
+from bench.cascade import FIRST_TICKS, LIMIT, measure, measure_waits
 
 ROOT = Path(__file__).parents[2]
 TIMERS = 5_000
@@ -21,6 +21,12 @@ def test_every_timer_comes_out_in_calls_that_are_timed(name: str) -> None:
     assert fall.calls > TIMERS // LIMIT, "some calls only moved timers"
     assert fall.longest_ns > 0
     assert fall.ratio == fall.longest_ns / fall.sort_ns
+
+
+def test_starts_of_another_thread_are_timed_while_timers_run() -> None:
+    waits = measure_waits(TIMERS)
+    assert waits.timers == TIMERS
+    assert waits.p99_ms >= 0
 
 
 def test_the_program_tells_every_ratio() -> None:

@@ -60,7 +60,11 @@ class Agenda:
     def take(self, until: int, limit: int) -> list[Due]:
         """Take out what is due until a moment, at most so many; the rest stays."""
         entries: list[Due] = []
-        for timer in self._wheel.advance(max(until - self.origin, self._wheel.now), limit):
+        tick = max(until - self.origin, self._wheel.now)
+        timers = self._wheel.advance(tick, limit)
+        while not timers and self._wheel.now < tick:  # a cascade that took more than one step
+            timers = self._wheel.advance(tick, limit)
+        for timer in timers:
             due = timer.take()
             assert isinstance(due, Due)
             del self._timers[due.id]

@@ -1,8 +1,8 @@
-"""Timers in one process: the wheel, and who turns it.
+"""Timers in one process: the wheel, and what turns it.
 
-| set            | turned by                       | callbacks run                      | to be used from |
+| class          | turned by                       | callbacks run                      | to be used from |
 |----------------|---------------------------------|------------------------------------|-----------------|
-| `Timers`       | a thread of its own             | on that thread, or in an executor  | any thread      |
+| `Timers`       | a background thread              | on that thread, or in an executor  | any thread      |
 | `AsyncTimers`  | an asyncio event loop           | on the loop; coroutines as tasks   | the loop        |
 | `ManualTimers` | the program, on a virtual clock | on the thread that lets time pass  | any thread      |
 """

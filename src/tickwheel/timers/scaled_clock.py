@@ -1,4 +1,4 @@
-"""The time a set of timers goes by: a clock's, but it can be paused and made to run faster or slower.
+"""The time that timers go by: a clock's, but it can be paused and made to run faster or slower.
 
     clock        0 s        10 s       20 s               30 s
     own time     0 s        10 s       10 s               30 s
