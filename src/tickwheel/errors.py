@@ -39,6 +39,7 @@ __all__ = [
     "InvalidGeometry",
     "InvalidLease",
     "InvalidLimit",
+    "InvalidOption",
     "InvalidProcess",
     "InvalidResult",
     "InvalidRule",
@@ -331,6 +332,15 @@ class InvalidExecutor(TickwheelError, TypeError):
     def __init__(self, executor: object, why: str) -> None:
         self.executor = executor
         super().__init__(f"{type(executor).__name__} cannot run timer callbacks: {why}")
+
+
+class InvalidOption(TickwheelError, ValueError):
+    """An option of timers has a value that cannot work."""
+
+    def __init__(self, name: str, value: object, expected: str) -> None:
+        self.name = name
+        self.value = value
+        super().__init__(f"{name} must be {expected}, not {_shown(value)}")
 
 
 class NoRunningLoop(TickwheelError, RuntimeError):

@@ -6,6 +6,7 @@ That they mean what asyncio's own mean is shown by CPython's tests (test_event_l
 import asyncio
 import contextvars
 import gc
+import time
 import weakref
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -361,3 +362,16 @@ def test_a_call_that_ends_a_foreign_loop_takes_no_other_with_it() -> None:
     loop.run_forever()
     loop.close()
     assert ran == [0, 1, 2]
+
+
+@pytest.mark.parametrize("moment", [5.0, None])
+def test_a_timeout_rescheduled_when_it_is_due_does_not_expire(loop: Any, moment: float | None) -> None:
+    async def main() -> str:
+        async with aio.timeout(0.02) as limit:
+            # Due in the same turn of the loop, and before it: the usual watchdog.
+            loop.call_later(0.01, lambda: limit.reschedule(None if moment is None else loop.time() + moment))
+            time.sleep(0.03)  # noqa: ASYNC251 - the loop is held up until both are due
+            await asyncio.sleep(0.02)
+        return "alive"
+
+    assert run(loop, main()) == "alive"

@@ -306,3 +306,21 @@ def test_a_standard_loop_is_timed_by_the_system_clock_and_a_virtual_one_by_its_o
     for loop, standard in loops:
         assert isinstance(AsyncTimers(loop)._clock, SystemClock) == standard
         loop.close()
+
+
+def test_a_periodic_coroutine_goes_on_if_its_task_is_cancelled_before_it_begins(on_loop: Any) -> None:
+    async def main() -> None:
+        done = asyncio.Event()
+        cancelled: list[asyncio.Task[None]] = []
+
+        async def beat() -> None:
+            done.set()
+
+        async with AsyncTimers() as timers:
+            timers.every(0.002, beat)
+            while not cancelled:
+                await asyncio.sleep(0)
+                cancelled = [task for task in timers._tasks if task.cancel()]
+            await done.wait()
+
+    on_loop(main)

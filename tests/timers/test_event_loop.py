@@ -7,6 +7,7 @@ import importlib.util
 import math
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +286,19 @@ def test_an_unclosed_loop_that_is_dropped_says_so() -> None:
     loops.clear()
     with pytest.warns(ResourceWarning, match="unclosed event loop"):
         gc.collect()
+
+
+def test_infinity_does_not_come_on_virtual_time() -> None:
+    clock, thread_may_end = VirtualClock(), threading.Event()
+
+    async def main() -> str:
+        async with asyncio.timeout(math.inf):
+            waiting = asyncio.create_task(asyncio.sleep(math.inf))
+            await asyncio.sleep(1)
+            thread_may_end.set()
+            await asyncio.to_thread(thread_may_end.wait)
+            waiting.cancel()
+        return "waited for the thread"
+
+    assert aio.run(main(), clock=clock) == "waited for the thread"
+    assert clock.monotonic() < 2

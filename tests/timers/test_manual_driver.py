@@ -1,6 +1,9 @@
 """Every verb of a set of timers, on virtual time: exact, ordered, and at once."""
 
+import threading
+import time
 import weakref
+from contextlib import suppress
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -12,8 +15,10 @@ from hypothesis import strategies as st
 from tickwheel import ManualTimers, TimerHandle, VirtualClock
 from tickwheel.durations import to_ns
 from tickwheel.errors import (
+    DelayOutOfRange,
     DuplicateKey,
     InvalidDuration,
+    InvalidOption,
     InvalidSchedule,
     MissingCallback,
     TimersStopped,
@@ -366,8 +371,8 @@ def test_speed_makes_time_go_faster_and_slower(recorder: Recorder) -> None:
     assert recorder.ran == [("a", 5.0), ("b", 45.0)]
 
 
-@pytest.mark.parametrize("speed", [0, -1, 1e6, float("nan")])
-def test_an_impossible_speed_is_refused(recorder: Recorder, speed: float) -> None:
+@pytest.mark.parametrize("speed", [0, -1, 1e6, float("nan"), "x", True])
+def test_an_impossible_speed_is_refused(recorder: Recorder, speed: Any) -> None:
     with pytest.raises(InvalidSchedule, match="to stop time, pause"):
         recorder.timers.speed = speed
     assert recorder.timers.speed == 1.0
@@ -430,3 +435,135 @@ def test_a_set_that_is_dropped_lets_go_of_what_was_pending() -> None:
     assert handle.cancelled
     del handle
     assert gone() is None
+
+
+# -- clocks and interrupts
+
+
+class HookedClock(VirtualClock):
+    """A clock that lets a test in at its n-th reading."""
+
+    __slots__ = ("hook", "readings_left")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hook: Any = None
+        self.readings_left = 0
+
+    def monotonic_ns(self) -> int:
+        if self.hook is not None:
+            self.readings_left -= 1
+            if self.readings_left == 0:
+                hook, self.hook = self.hook, None
+                hook()
+        return super().monotonic_ns()
+
+
+@pytest.mark.parametrize("reading", range(1, 6))
+@pytest.mark.parametrize("verb", ["touch", "cancel"])
+def test_a_verb_of_another_thread_while_the_clock_is_read_breaks_nothing(verb: str, reading: int) -> None:
+    clock = HookedClock()
+    timers = ManualTimers(clock)
+    ran: list[str] = []
+    said: list[bool] = []
+    handle = timers.after(1, ran.append, "first")
+    timers.after(1, ran.append, "second")
+
+    def meddle() -> None:
+        thread = threading.Thread(target=lambda: said.append(getattr(handle, verb)()))
+        thread.start()
+        thread.join(0.2)  # with a lock it waits for the run to begin
+
+    clock.advance(1)
+    clock.hook, clock.readings_left = meddle, reading
+    timers.run_due()
+    clock.hook = None
+    timers.advance(10)
+    assert ran.count("second") == 1
+    for _ in range(1000):
+        if said:
+            break
+        time.sleep(0.01)
+    if said == [True] and verb == "cancel":
+        assert ran.count("first") == 0
+    else:
+        assert ran.count("first") == 1
+    assert timers._registry.due_ring.count == 0
+    assert timers._registry.running_ring.count == 0
+
+
+@pytest.mark.parametrize("reading", range(1, 8))
+@pytest.mark.parametrize("mode", ["rate", "delay"])
+def test_a_periodic_timer_outlives_a_clock_that_fails_once(mode: Any, reading: int) -> None:
+    clock = HookedClock()
+    timers = ManualTimers(clock)
+    handle = timers.every(1, lambda: None, mode=mode)
+
+    def fail() -> None:
+        raise KeyboardInterrupt
+
+    clock.advance(1)
+    clock.hook, clock.readings_left = fail, reading
+    with suppress(KeyboardInterrupt):
+        timers.run_due()
+    clock.hook = None
+    timers.advance(10)
+    assert handle.pending
+    assert handle.count >= 9
+
+
+def test_advance_to_next_runs_what_an_interrupt_left(recorder: Recorder) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    recorder.timers.after(1, interrupt)
+    recorder.timers.after(1, recorder.note, "second")
+    recorder.timers.after(3600, recorder.note, "third")
+    with pytest.raises(KeyboardInterrupt):
+        recorder.timers.advance(1)
+    assert recorder.timers.advance_to_next()
+    assert recorder.ran == [("second", 1.0)]
+    assert recorder.timers.advance_to_next()
+    assert recorder.ran[1:] == [("third", 3600.0)]
+
+
+def test_a_deadline_beyond_the_last_tick_is_refused() -> None:
+    timers = ManualTimers(geometry=Geometry([(1, 64), (64, 64)]))  # ticks of a nanosecond: 146 years
+    handle = timers.after("1d", print)
+    for attempt in (lambda: timers.after("73000d", print), lambda: handle.touch("73000d")):
+        with pytest.raises(DelayOutOfRange):
+            attempt()
+    assert len(timers) == 1
+    assert handle.due_in == 86_400
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("geometry", 5),
+        ("clock", 5),
+        ("clock", []),
+        ("job", 5),
+        ("on_error", "log"),
+        ("pending_max", "x"),
+        ("pending_max", True),
+        ("pending_max", 0),
+        ("rng", -1),
+    ],
+)
+def test_an_option_that_cannot_work_is_refused(name: str, value: Any) -> None:
+    options: Any = {name: value}
+    with pytest.raises(InvalidOption, match=name):
+        ManualTimers(**options)
+
+
+def test_a_callback_that_cannot_be_described_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    class Key:
+        def __repr__(self) -> str:
+            raise ValueError("no repr")
+
+    timers = ManualTimers()
+    handle = timers.every(1, lambda: 1 / 0, key=Key(), times=2)
+    timers.advance(5)
+    assert handle.done
+    assert "ZeroDivisionError" in caplog.text

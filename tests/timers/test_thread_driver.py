@@ -309,6 +309,43 @@ def test_a_periodic_timer_does_not_pile_up_in_a_busy_executor() -> None:
         handle.cancel()
 
 
+def test_a_touched_periodic_timer_waits_in_the_executor_only_once() -> None:
+    hold, done = Hold(), Gate(1)
+    with ThreadPoolExecutor(1) as pool, Timers(executor=pool) as timers:
+        timers.after(0, hold)
+        hold.begun.wait()
+        handle = timers.every(0.001, done.step)
+        for _ in range(20):
+            wait_until(lambda: timers._registry.due_ring.count == 1)
+            handle.touch(0.001)
+        assert pool._work_queue.qsize() == 1
+        hold.end.set()
+        done.wait()
+
+
+def test_a_submit_that_fails_strands_no_other_timer() -> None:
+    class Key:
+        def __repr__(self) -> str:
+            raise ValueError("no repr")
+
+    class Pool(ThreadPoolExecutor):
+        failures = 1
+
+        def submit(self, *args: Any, **kwargs: Any) -> Any:
+            if self.failures:
+                self.failures -= 1
+                raise RuntimeError("can't start new thread")
+            return super().submit(*args, **kwargs)
+
+    gate = Gate(10)
+    with Pool(1) as pool, Timers(executor=pool) as timers:
+        with timers._registry.lock:
+            timers.after(0, print, key=Key())
+            for number in range(10):
+                timers.after(0, gate.step, key=number)
+        gate.wait()
+
+
 def test_an_executor_that_cancels_its_futures_is_reported_and_loses_no_periodic_timer() -> None:
     told, gate, hold = [], Gate(2), Hold()
     pool = ThreadPoolExecutor(1)

@@ -12,6 +12,7 @@ import asyncio
 from asyncio import BaseEventLoop
 from collections.abc import Awaitable
 from contextvars import copy_context
+from functools import partial
 from typing import Self, Unpack
 
 from tickwheel.clock import Clock, SystemClock
@@ -110,8 +111,15 @@ class AsyncTimers(AbstractTimers):
             return False
         task = self._loop.create_task(self._await(handle, result))
         self._tasks.add(task)  # the loop itself keeps only a weak reference
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(partial(self._end_task, handle, result))
         return True
+
+    def _end_task(self, handle: TimerHandle, awaitable: Awaitable[object], task: "asyncio.Task[None]") -> None:
+        """End the run, also of a task that was cancelled before it began."""
+        self._tasks.discard(task)
+        if asyncio.iscoroutine(awaitable):
+            awaitable.close()
+        self._registry.end_run(handle)
 
     async def _await(self, handle: TimerHandle, awaitable: Awaitable[object]) -> None:
         try:
@@ -121,10 +129,10 @@ class AsyncTimers(AbstractTimers):
             if task is not None and task.cancelling():
                 raise  # the task itself was cancelled, as when the loop is shut down
             self._report(handle, error)
+        except GeneratorExit:
+            raise  # the loop was closed
         except BaseException as error:  # noqa: BLE001 - a callback must not take the others with it
             self._report(handle, error)
-        finally:
-            self._registry.end_run(handle)
 
     def _contains(self, error: BaseException) -> bool:
         """Contain what an event loop contains."""

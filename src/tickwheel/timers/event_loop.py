@@ -28,6 +28,8 @@ from tickwheel.wheels import BINARY, Geometry
 
 __all__ = ["EventLoop", "run"]
 
+NEVER_TICK = 2**60  # timers at infinity are beyond this (TICKS_MAX of loop_timers), and nothing else is
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -116,8 +118,10 @@ class EventLoop(asyncio.SelectorEventLoop):
         """Make up for a call that came due between `_process_events` and the standard loop's look at its heap."""
         self._ready.extend(self._timers.take_due_when_woken())
 
-    def _next_ns(self) -> int:
-        """Return when the wheel next has work, by a virtual clock."""
+    def _next_ns(self) -> int | None:
+        """Return when the wheel next has work, by a virtual clock; None if all that is pending is at infinity."""
+        if self._timers.awaited > NEVER_TICK:
+            return None
         return self._origin_ns + self._timers.awaited * self._tick_ns
 
 
@@ -125,7 +129,7 @@ class JumpingSelector(selectors.BaseSelector):
     """A selector that lets virtual time pass instead of waiting."""
 
     def __init__(
-        self, clock: VirtualClock, selector: selectors.BaseSelector | None, next_ns: Callable[[], int]
+        self, clock: VirtualClock, selector: selectors.BaseSelector | None, next_ns: Callable[[], int | None]
     ) -> None:
         self._clock = clock
         self._next_ns = next_ns
@@ -149,8 +153,11 @@ class JumpingSelector(selectors.BaseSelector):
             return self._real.select(None)
         ready = self._real.select(0)
         if not ready and timeout > 0:
+            next_ns = self._next_ns()
+            if next_ns is None:
+                return self._real.select(None)
             # To the nanosecond, which the timeout, a float, does not tell after a year; at least one, to get on.
-            self._clock.advance_ns(max(self._next_ns() - self._clock.monotonic_ns(), 1))
+            self._clock.advance_ns(max(next_ns - self._clock.monotonic_ns(), 1))
         return ready
 
     def close(self) -> None:

@@ -156,10 +156,12 @@ class TimerHandle(Timer):
 
     def describe(self) -> str:
         """Name what it runs, for messages."""
-        callback = self.payload
-        name = getattr(callback, "__qualname__", None) or repr(callback)
-        key = self.key
-        return str(name) if key is None else f"{name} key={key!r}"
+        callback, key = self.payload, self.key
+        try:
+            name = getattr(callback, "__qualname__", None) or repr(callback)
+            return str(name) if key is None else f"{name} key={key!r}"
+        except Exception:  # noqa: BLE001 - a message must not fail because of what it is about
+            return f"{type(callback).__name__} (its repr, or that of its key, fails)"
 
     def __repr__(self) -> str:
         if self.slot is STOPPED:

@@ -32,7 +32,7 @@ from typing import Any, Final
 from mypy_extensions import i64
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import DuplicateKey, MissingCallback, TimersStopped, TooManyTimers
+from tickwheel.errors import DelayOutOfRange, DuplicateKey, MissingCallback, TimersStopped, TooManyTimers
 from tickwheel.timers.handle import Details, PendingTimer, TimerHandle, TimerOwner
 from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.wheels.geometry import Geometry
@@ -45,8 +45,10 @@ __all__ = ["TimerRegistry"]
 # enough that others get it after a millisecond even when a machine wakes up to a million overdue timers.
 BATCH_MAX: Final = 1000
 
-# A handle that has begun, with what to call: read together, since a cancel on another thread drops both.
-Run = tuple[TimerHandle, Callable[..., object], tuple[Any, ...]]
+Callback = Callable[..., object]
+
+# How a driver calls back; True if the run continues, and the driver will end it.
+Call = Callable[[TimerHandle, Callback, tuple[Any, ...]], bool]
 
 # Whether native code runs to its end before another thread can.
 UNINTERRUPTED: Final[bool] = not __file__.endswith(".py") and getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -140,11 +142,17 @@ class TimerRegistry(TimerOwner):
 
     def _place(self, handle: TimerHandle, deadline_ns: int) -> None:
         """Put a handle on the wheel, or move it there."""
+        due = self._due_tick(deadline_ns)
         handle._deadline_ns = deadline_ns
-        due = (deadline_ns + self._tick_ns - 1) // self._tick_ns
-        self.wheel.admit(handle, min(due, TICK_MAX))
+        self.wheel.admit(handle, due)
         if handle.due < self.awaited:
             self.wake()
+
+    def _due_tick(self, deadline_ns: int) -> int:
+        due = (deadline_ns + self._tick_ns - 1) // self._tick_ns
+        if due > TICK_MAX:
+            raise DelayOutOfRange(due, TICK_MAX)
+        return due
 
     def wake(self) -> None:
         """Have the driver look at the wheel again."""
@@ -242,6 +250,7 @@ class TimerRegistry(TimerOwner):
             handle._deadline_ns = deadline_ns
             details.touched = True
             return True
+        self._due_tick(deadline_ns)  # refuses what the wheel cannot hold, before anything changes
         if handle.slot is self.due_ring:
             self.due_ring.unlink(handle)
             handle.lie_in(FIRED)
@@ -287,24 +296,41 @@ class TimerRegistry(TimerOwner):
             self.caught_up = len(due) < BATCH_MAX and self.wheel._now >= target
         return due
 
-    def begin(self, handle: TimerHandle) -> Run | None:
-        """Say that a collected handle now runs; None if it was cancelled, touched or stopped meanwhile."""
-        with self.lock:
-            return self._begin(handle) if handle.slot is self.due_ring else None
-
-    def begin_next(self) -> Run | None:
-        """Say that the first handle of the due ring now runs; None if there is none."""
+    def run_next(self, call: Call) -> bool:
+        """Run the first handle of the due ring; False if there is none."""
+        now_ns = self.time.now_ns()
         with self.lock:
             first = self.due_ring.next
             if self.stopped or first is self.due_ring:
-                return None
+                return False
             assert isinstance(first, TimerHandle)
-            return self._begin(first)
+            callback, args = self._begin(first, now_ns)
+        self._run(first, callback, args, call)
+        return True
 
-    def _begin(self, handle: TimerHandle) -> Run:
+    def run(self, handle: TimerHandle, call: Call) -> bool:
+        """Run a collected handle; False if it was cancelled, touched or stopped meanwhile."""
         now_ns = self.time.now_ns()
+        with self.lock:
+            if handle.slot is not self.due_ring:
+                return False
+            callback, args = self._begin(handle, now_ns)
+        self._run(handle, callback, args, call)
+        return True
+
+    def _run(self, handle: TimerHandle, callback: Callback, args: tuple[Any, ...], call: Call) -> None:
+        # Begun and ended in one native function: an interrupt in between leaves no periodic timer behind.
+        continues = False
+        try:
+            continues = call(handle, callback, args)
+        finally:
+            if not continues:
+                self.end_run(handle)
+
+    def _begin(self, handle: TimerHandle, now_ns: int) -> tuple[Callback, tuple[Any, ...]]:
+        """Take a handle from the due ring, and return what to call: a cancel on another thread drops both."""
         callback: Any = handle.payload
-        run: Run = (handle, callback, handle._args)
+        args = handle._args
         self.due_ring.unlink(handle)
         details = handle._details
         if details is not None:
@@ -316,26 +342,33 @@ class TimerRegistry(TimerOwner):
                         details.missed += passed
                         handle._deadline_ns += passed * handle._delay_ns
                 self.running_ring.append(handle)
-                return run
+                return callback, args
             self._unlist(handle)
         handle._done = True
         handle.lie_in(STOPPED)
-        return run
+        return callback, args
 
     def end_run(self, handle: TimerHandle) -> None:
         """Let a periodic timer wait again; let go of what a finished one held."""
         if handle._done:
             handle.release()
             return
+        now_ns = handle._deadline_ns
+        failed: BaseException | None = None
+        try:
+            now_ns = self.time.now_ns()
+        except BaseException as error:  # noqa: BLE001 - raised again, when the timer is back on the wheel
+            failed = error
         with self.lock:
             details = handle._details
-            if details is None or handle.slot is not self.running_ring:
-                return  # cancelled or stopped while it ran
-            next_ns = next_deadline_ns(handle, details, self.time.now_ns())
-            details.touched = False
-            self.running_ring.unlink(handle)
-            handle.lie_in(FIRED)
-            self._place(handle, next_ns)
+            if details is not None and handle.slot is self.running_ring:  # not cancelled or stopped while it ran
+                next_ns = next_deadline_ns(handle, details, now_ns)
+                details.touched = False
+                self.running_ring.unlink(handle)
+                handle.lie_in(FIRED)
+                self._place(handle, next_ns)
+        if failed is not None:
+            raise failed
 
     def close(self) -> list[PendingTimer]:
         """Stop for good and hand back what was due, would have come again, or was pending: by due time."""

@@ -52,9 +52,9 @@ class ScaledClock:
         self.paused = paused
         self._anchor(own_ns)
 
-    def set_speed(self, speed: float) -> None:
+    def set_speed(self, speed: object) -> None:
         """Let it go faster or slower from now on."""
-        if not SPEED_MIN <= speed <= SPEED_MAX:
+        if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not SPEED_MIN <= speed <= SPEED_MAX:
             raise InvalidSchedule(
                 f"a speed is from {SPEED_MIN} to {SPEED_MAX:.0f}, not {speed!r}; to stop time, pause()"
             )

@@ -47,13 +47,14 @@ class Timers(AbstractTimers):
             raise InvalidExecutor(executor, "they cannot be sent to another process; pass a ThreadPoolExecutor")
         if executor is not None and not callable(getattr(executor, "submit", None)):
             raise InvalidExecutor(executor, "it has no submit(); pass a ThreadPoolExecutor")
-        super().__init__(clock or SystemClock(), **options)
+        super().__init__(SystemClock() if clock is None else clock, **options)
         self._executor = executor
         if executor is not None:
             self._slow_ns = DURATION_NS_MAX  # a slow callback delays no other timer
         self._condition = threading.Condition(self._registry.lock)
         self._thread: threading.Thread | None = None
         self._registry.awaited = TICK_MAX  # as if it slept: the first timer starts the thread
+        self._submitted: set[TimerHandle] = set()  # what waits in the executor, each only once
         _instances.add(self)
 
     def start(self) -> Self:
@@ -74,22 +75,27 @@ class Timers(AbstractTimers):
         return self._thread is not None and self._thread.is_alive()
 
     def stop(self) -> list[PendingTimer]:
-        """Stop for good and hand back what was pending, by due time; wait for a callback that runs.
+        """Stop for good and hand back what was pending, by due time.
 
-        No callback begins after this was called, on the thread or in the executor.
+        No callback begins after this was called, on the thread or in the executor. A callback that runs on the thread
+        is waited for; one that runs in the executor is the executor's to wait for.
         """
         left = self._registry.close()
         self._end_thread()
+        self._join_thread(STOP_SECONDS_MAX)
         return left
 
     def _end_thread(self) -> None:
-        """Have the thread see that it is to stop, and wait for it."""
+        """Have the thread see that it is to stop."""
         with self._condition:
             self._registry.stopped = True
             self._condition.notify_all()
-            thread = self._thread
+
+    def _join_thread(self, seconds: float) -> None:
+        """Wait for a callback that runs on the thread."""
+        thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(STOP_SECONDS_MAX)
+            thread.join(seconds)
             if thread.is_alive():
                 log.warning("a timer callback is still running %.0f s after stop()", STOP_SECONDS_MAX)
 
@@ -131,7 +137,7 @@ class Timers(AbstractTimers):
 
     def _wake(self) -> None:
         with self._condition:
-            if not self.running:
+            if not self.running and not self._registry.stopped:
                 self.start()
             self._condition.notify_all()
 
@@ -142,17 +148,17 @@ class Timers(AbstractTimers):
     # -- the executor
 
     def _submit(self, handle: TimerHandle, executor: Executor) -> None:
+        if handle in self._submitted:
+            return  # touched while it waited there: it runs when its turn comes, if it is due then
+        self._submitted.add(handle)
         try:
-            future = executor.submit(self._run_submitted, handle)
+            executor.submit(self._run_submitted, handle).add_done_callback(partial(self._settle, handle))
         except BaseException as error:  # noqa: BLE001 - it was shut down, or cannot start a thread
             self._fail(handle, error)
-        else:
-            future.add_done_callback(partial(self._settle, handle))
 
     def _run_submitted(self, handle: TimerHandle) -> None:
-        run = self._registry.begin(handle)
-        if run is not None:
-            self._run(*run)
+        self._submitted.discard(handle)  # first: what becomes due from now on is submitted again
+        self._registry.run(handle, self._call_back)
 
     def _settle(self, handle: TimerHandle, future: "Future[None]") -> None:
         """Report a callback that the executor gave up without running it."""
@@ -161,16 +167,22 @@ class Timers(AbstractTimers):
             self._fail(handle, error)
 
     def _fail(self, handle: TimerHandle, error: BaseException) -> None:
-        if self._registry.begin(handle) is not None:
+        """Report a run that could not be made, in place of it."""
+
+        def report(handle: TimerHandle, *_: object) -> bool:
             self._report(handle, error)
-            self._registry.end_run(handle)
+            return False
+
+        self._submitted.discard(handle)
+        self._registry.run(handle, report)
 
     # -- a forked child has the timers but not the thread
 
-    def _forget_parent(self) -> None:
+    def _after_fork(self) -> None:
         """Begin anew in a forked child: the parent's timers are the parent's to run."""
-        self._registry.renew_lock()
+        super()._after_fork()
         self._registry.forget_all()
+        self._submitted.clear()
         self._registry.awaited = TICK_MAX
         self._condition = threading.Condition(self._registry.lock)
         self._thread = None
@@ -191,16 +203,19 @@ def default_timers() -> Timers:
 
 
 def _end_threads() -> None:
-    for timers in list(_instances):
-        timers._end_thread()  # what is pending need not be handed back: the process ends
+    # What is pending need not be handed back: the process ends.
+    instances = list(_instances)
+    for timers in instances:
+        timers._end_thread()
+    end = time.monotonic() + STOP_SECONDS_MAX
+    for timers in instances:
+        timers._join_thread(max(end - time.monotonic(), 0.0))
 
 
-def _after_fork() -> None:
+def _renew_default_lock() -> None:
     global _default_lock  # noqa: PLW0603 - another thread of the parent may have held it
     _default_lock = threading.Lock()
-    for timers in list(_instances):
-        timers._forget_parent()
 
 
 atexit.register(_end_threads)
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_renew_default_lock)

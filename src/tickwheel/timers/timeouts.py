@@ -143,6 +143,8 @@ class Timeout(LoopTimer):
 
     def _run(self) -> None:
         self._soon = None
+        if self.pending or not self._limited:
+            return  # rescheduled when it was due and had not run
         if self._state == ENTERED:
             self._task.cancel()
             self._state = EXPIRING

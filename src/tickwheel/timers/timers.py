@@ -6,16 +6,17 @@ batches of bounded size, and run it outside.
 """
 
 import logging
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from inspect import iscoroutine
 from random import Random
 from typing import Any, Final, Literal, Self, TypedDict, TypeVarTuple, Unpack
-from weakref import ref
+from weakref import WeakSet, ref
 
 from tickwheel.clock import Clock
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import CoroutineNotAwaited, InvalidSchedule, MissingCallback, UnknownOption
+from tickwheel.errors import CoroutineNotAwaited, InvalidOption, InvalidSchedule, MissingCallback, UnknownOption
 from tickwheel.timers.handle import Details, PendingTimer, TimerHandle
 from tickwheel.timers.registry import TimerRegistry
 from tickwheel.timers.scaled_clock import ScaledClock
@@ -47,8 +48,7 @@ class AbstractTimers(ABC):
     """The verbs all drivers share."""
 
     def __init__(self, clock: Clock, **options: Unpack[Options]) -> None:
-        for name in options.keys() - Options.__annotations__.keys():
-            raise UnknownOption(name, list(Options.__annotations__))
+        check_options(clock, options)
         geometry = options.get("geometry", BINARY)
         self._clock = clock
         self._time = ScaledClock(clock)
@@ -57,6 +57,7 @@ class AbstractTimers(ABC):
         self._slow_ns = to_ns(options.get("slow", SLOW_SECONDS))
         self._rng = options.get("rng") or Random()  # noqa: S311 - spreads timers, keeps no secrets
         self._registry = TimerRegistry(ref(self), self._time, geometry, options.get("pending_max", PENDING_MAX))
+        _instances.add(self)
 
     # -- starting
 
@@ -199,19 +200,18 @@ class AbstractTimers(ABC):
 
     def _run_due(self) -> None:
         """Run everything in the due ring, in order. What is left when a callback ends the driver stays there."""
-        while (run := self._registry.begin_next()) is not None:
-            self._run(*run)
+        while self._registry.run_next(self._call_back):
+            pass
 
-    def _run(self, handle: TimerHandle, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-        """Call back for a handle that has begun, here and now; what it raises is reported."""
+    def _call_back(self, handle: TimerHandle, callback: Callable[..., object], args: tuple[Any, ...]) -> bool:
+        """Call back for a handle that has begun, report what it raises, and tell whether its run continues."""
         began_ns = self._clock.monotonic_ns()
-        continues = False
         try:
             result = callback(*args)
-            if result is not None:
-                continues = self._take_result(handle, result)
+            return result is not None and self._take_result(handle, result)
         except BaseException as error:  # noqa: BLE001 - a callback must not take the others with it
             self._report(handle, error)
+            return False
         finally:
             took_ns = self._clock.monotonic_ns() - began_ns
             if took_ns > self._slow_ns:
@@ -220,8 +220,6 @@ class AbstractTimers(ABC):
                     handle.describe(),
                     took_ns // 1_000_000,
                 )
-            if not continues:
-                self._registry.end_run(handle)
 
     def _take_result(self, handle: TimerHandle, result: object) -> bool:
         """Look at what a callback returned, and tell whether its run continues; a coroutine would never run here."""
@@ -252,6 +250,10 @@ class AbstractTimers(ABC):
         """Stop for good and hand back what was pending, by due time; no callback begins after this."""
         return self._registry.close()
 
+    def _after_fork(self) -> None:
+        """Make the timers usable in a forked child: a thread of the parent may have held their lock."""
+        self._registry.renew_lock()
+
     def __del__(self) -> None:
         # What is pending holds the registry, out of the garbage collector's sight.
         if hasattr(self, "_registry"):  # not if the constructor raised
@@ -262,6 +264,36 @@ class AbstractTimers(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+_instances: "WeakSet[AbstractTimers]" = WeakSet()
+
+
+def _after_fork() -> None:
+    for timers in list(_instances):
+        timers._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def check_options(clock: object, options: Options) -> None:
+    """Refuse a clock or options that could not work, before anything is made of them."""
+    given: dict[str, Any] = dict(options)
+    for name in given.keys() - Options.__annotations__.keys():
+        raise UnknownOption(name, list(Options.__annotations__))
+    if not callable(getattr(clock, "monotonic_ns", None)):
+        raise InvalidOption("clock", clock, "a Clock, such as SystemClock() or VirtualClock()")
+    if not isinstance(given.get("geometry", BINARY), Geometry):
+        raise InvalidOption("geometry", given["geometry"], "a Geometry of tickwheel.wheels")
+    for name in ("job", "on_error"):
+        if given.get(name) is not None and not callable(given[name]):
+            raise InvalidOption(name, given[name], "a function")
+    pending_max = given.get("pending_max", PENDING_MAX)
+    if not isinstance(pending_max, int) or isinstance(pending_max, bool) or pending_max < 1:
+        raise InvalidOption("pending_max", pending_max, "an int of at least 1")
+    if given.get("rng") is not None and not isinstance(given["rng"], Random):
+        raise InvalidOption("rng", given["rng"], "a random.Random")
 
 
 def is_count(times: object) -> bool:
