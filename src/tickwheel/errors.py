@@ -435,8 +435,8 @@ class UnnamedHandler(TickwheelError, ValueError):
     def __init__(self, function: object) -> None:
         self.function = function
         super().__init__(
-            f"{shown(function)} has no name that another process could find it by; define it at the top of a module and "
-            "register it with @scheduler.task(name)"
+            f"{shown(function)} has no name that another process could find it by; define it at the top of a module "
+            "and register it with @scheduler.task(name)"
         )
 
 
