@@ -34,7 +34,7 @@ test: $(STAMP) $(BIN)/promtool browser etcd postgres redis faketime  ## run ever
 	TICKWHEEL_PURE=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/timers tests/recipes \
 	  tests/scheduler/test_draft.py tests/test_durations.py
 
-test-quick: $(STAMP) $(BIN)/promtool  ## run the tests that need no server and no browser, on the build that is installed
+test-quick: $(STAMP) $(BIN)/promtool  ## run the tests that are not slow and need no server and no browser, on the build that is installed
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --quick
 
 check: lint types imports test package  ## what has to hold before anything lands

@@ -5,6 +5,7 @@ Both axes are logarithmic, so a flat line is a cost that does not grow and a str
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -27,6 +28,7 @@ PLOTTED = ("start", "stop", "start_stop", "expire", "mixed")
 COLOURS = (
     *("#d55e00", "#e69f00", "#0072b2", "#56b4e9", "#009e73"),
     *("#cc79a7", "#8c6d31", "#999999", "#666666", "#b8a900"),
+    *("#7b3294", "#003c30"),
 )
 OTHERS = ("#000000", "#555555", "#aaaaaa")
 
@@ -43,7 +45,7 @@ def draw_plots(run: Run, folder: Path, *, collector: bool = True) -> list[Path]:
 def _draw(run: Run, path: Path, *, collector: bool) -> bool:
     workload = WORKLOADS[path.stem]
     figure, axes = plt.subplots(figsize=(9, 5.5), layout="constrained")
-    colours, others = iter(COLOURS), iter(OTHERS)
+    colours, others = cycle(COLOURS), cycle(OTHERS)
     drawn = False
     for subject in SUBJECTS.values():
         if subject.family not in workload.families:

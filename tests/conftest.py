@@ -9,7 +9,7 @@ from hypothesis import settings
 from tests.builds import BUILDS, Build
 from tests.etcd import Prefix
 from tests.postgres import Database
-from tests.quick import needs_server
+from tests.quick import is_left_out
 from tickwheel.testing.etcd import EtcdCluster
 from tickwheel.testing.postgres import PostgresServer
 from tickwheel.testing.redis import RedisCluster, RedisServer
@@ -23,6 +23,8 @@ settings.register_profile(
 )
 # Rounds are short, so that `make fuzz` ends soon after its time is over.
 settings.register_profile("fuzz", deadline=None, max_examples=300, stateful_step_count=60, print_blob=True)
+# What `--quick` takes.
+settings.register_profile("quick", settings.get_profile("gate"), max_examples=8)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 
@@ -33,13 +35,21 @@ def pytest_report_header() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--quick`."""
-    parser.addoption("--quick", action="store_true", help="leave out the tests that need a server or a browser")
+    parser.addoption(
+        "--quick", action="store_true", help="leave out slow tests, and those that need a server or a browser"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With `--quick`, take fewer examples."""
+    if config.getoption("--quick"):
+        settings.load_profile("quick")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--quick`, leave out what needs a server or a browser."""
+    """With `--quick`, leave out what is slow, or needs a server or a browser."""
     if config.getoption("--quick"):
-        left_out = [item for item in items if needs_server(item)]
+        left_out = [item for item in items if is_left_out(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
 

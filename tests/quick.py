@@ -1,4 +1,4 @@
-"""Which tests `make test-quick` leaves out: those that need a server or a browser.
+"""Which tests `make test-quick` leaves out: those that need a server or a browser, and those marked `slow`.
 
 Folders whose tests start servers, nodes or whole programs are left out as they are. For the rest it is read from the
 imports: a test needs a server if its module, or a module that defines one of its fixtures, imports what
@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-__all__ = ["imports_starter", "needs_server"]
+__all__ = ["imports_starter", "is_left_out"]
 
 REPOSITORY: Final = Path(__file__).parent.parent
 FOLDERS: Final = {"bench", "cluster", "dashboard", "examples", "external", "programs", "server"}
@@ -27,7 +27,12 @@ STARTERS: Final = (
 FIXTURES: Final = {"etcd", "postgres", "redis_cluster", "redis_server"}
 
 
-def needs_server(item: pytest.Item) -> bool:
+def is_left_out(item: pytest.Item) -> bool:
+    """Tell whether a test is too much for a quick run."""
+    return item.get_closest_marker("slow") is not None or _needs_server(item)
+
+
+def _needs_server(item: pytest.Item) -> bool:
     """Tell whether a test needs a server or a browser."""
     if not isinstance(item, pytest.Function):
         return False

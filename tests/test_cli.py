@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow  # each test starts programs
+
 MODULE = """
 from tickwheel import Scheduler
 

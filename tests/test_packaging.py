@@ -43,6 +43,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_without_a_working_compiler_nothing_native_is_left(copy: Path) -> None:
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     environment = {**os.environ, "CC": "false", "LDSHARED": "false", "TICKWHEEL_PURE": "0"}

@@ -46,10 +46,14 @@ NANOSECOND_MAGNITUDE: Final = -9
 # Far more than any duration needs, and few enough to convert in a microsecond.
 TEXT_CHARS_MAX: Final = 200
 
+# Two characters that look alike: keyboards and editors write one or the other.
+MICRO_SIGN: Final = "\u00b5"
+GREEK_MU: Final = "\u03bc"
+
 UNITS_NS: Final = {
     "ns": 1,
     "us": 10**3,
-    "µs": 10**3,
+    f"{MICRO_SIGN}s": 10**3,
     "ms": 10**6,
     "s": SECOND_NS,
     "m": 60 * SECOND_NS,
@@ -59,7 +63,7 @@ UNITS_NS: Final = {
 }
 
 _NUMBER: Final = r"\d+(?:[.,]\d+)?"
-_PART: Final = re.compile(rf"\s*({_NUMBER})\s*([a-zµ]+)")
+_PART: Final = re.compile(rf"\s*({_NUMBER})\s*([a-z{MICRO_SIGN}]+)")
 _ISO: Final = re.compile(
     rf"P(?:({_NUMBER})W|(?:({_NUMBER})D)?(?:T(?=\d)(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?)",
 )
@@ -163,11 +167,15 @@ def _from_decimal(given: object, text: str) -> int:
     return _round_up(given, seconds * SECOND_NS, 10**-exponent)
 
 
-@lru_cache(maxsize=1024)  # a program uses the same few durations again and again
 def _from_text(text: str) -> int:
-    stripped = text.strip()
-    if len(stripped) > TEXT_CHARS_MAX:
+    if len(text) > TEXT_CHARS_MAX:  # before the cache, which would keep it
         raise InvalidDuration(text, f"must have at most {TEXT_CHARS_MAX} characters")
+    return _parse(text)
+
+
+@lru_cache(maxsize=1024)  # a program uses the same few durations again and again
+def _parse(text: str) -> int:
+    stripped = text.strip().replace(GREEK_MU, MICRO_SIGN)
     parts = _iso_parts(text, stripped.upper()) if stripped[:1].upper() == "P" else _parts(text, stripped)
     return _round_up(text, sum(_numerator(number) * UNITS_NS[unit] for number, unit in parts), _TEXT_DENOMINATOR)
 

@@ -91,10 +91,14 @@ __all__ = [
     "WheelClosed",
     "WorkersClosed",
     "WorkersFull",
+    "shown",
 ]
 
 # What fits into one line of a log with the sentence around it.
 SHOWN_CHARS_MAX = 80
+
+# Python refuses to print integers of more digits than an option of it says, and takes long for many.
+SHOWN_BITS_MAX = 2048
 
 
 class TickwheelError(Exception):
@@ -115,12 +119,15 @@ class MissingExtra(TickwheelError, ImportError):
         super().__init__(f"{part} need {package}, which is not installed: pip install 'tickwheel[{extra}]'")
 
 
-def _shown(value: object) -> str:
-    """Return a value as a message shows it, shortened to a line."""
+def shown(value: object) -> str:
+    """Return a value as a message shows it: shortened to a line, also if it cannot be printed."""
+    name = type(value).__name__
+    if isinstance(value, int) and int.bit_length(value) > SHOWN_BITS_MAX:
+        return f"<{name} too large to print>"
     try:
         text = repr(value)
-    except ValueError:  # Python refuses to print integers of thousands of digits
-        text = f"<{type(value).__name__} too large to print>"
+    except Exception:  # noqa: BLE001 - what the caller did wrong is told all the same
+        return f"<{name}, whose repr() fails>"
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[: SHOWN_CHARS_MAX - 3]}..."
 
 
@@ -148,8 +155,8 @@ class InvalidWeight(TickwheelError, ValueError):
         self.weight = weight
         self.maxsize = maxsize
         super().__init__(
-            f"invalid weight {weight!r} of the item with key {key!r}: expected an int from 0 to maxsize ({maxsize}); "
-            "raise maxsize, or do not cache it"
+            f"invalid weight {shown(weight)} of the item with key {shown(key)}: expected an int from 0 to maxsize "
+            f"({maxsize}); raise maxsize, or do not cache it"
         )
 
 
@@ -158,7 +165,7 @@ class InvalidTimers(TickwheelError, TypeError):
 
     def __init__(self, given: object) -> None:
         self.given = given
-        super().__init__(f"invalid timers {given!r}: expected Timers, AsyncTimers or ManualTimers")
+        super().__init__(f"invalid timers {shown(given)}: expected Timers, AsyncTimers or ManualTimers")
 
 
 class RecursiveLoad(TickwheelError, RuntimeError):
@@ -167,7 +174,8 @@ class RecursiveLoad(TickwheelError, RuntimeError):
     def __init__(self, key: object) -> None:
         self.key = key
         super().__init__(
-            f"the loader of key {key!r} waits for its own result; do not call get_or_load for a key while it is loaded"
+            f"the loader of key {shown(key)} waits for its own result; do not call get_or_load for a key while it is "
+            "loaded"
         )
 
 
@@ -180,7 +188,7 @@ class InvalidDuration(TickwheelError, ValueError):
 
     def __init__(self, duration: object, why: str) -> None:
         self.duration = duration
-        super().__init__(f"invalid duration {_shown(duration)}: {why}")
+        super().__init__(f"invalid duration {shown(duration)}: {why}")
 
 
 class NotWholeTicks(TickwheelError, TypeError):
@@ -190,7 +198,7 @@ class NotWholeTicks(TickwheelError, TypeError):
         self.what = what
         self.value = value
         super().__init__(
-            f"{what} must be a whole number of ticks, not {value!r} ({type(value).__name__}); "
+            f"{what} must be a whole number of ticks, not {shown(value)} ({type(value).__name__}); "
             f"round it up to an int, so that the timer cannot fire early"
         )
 
@@ -202,11 +210,12 @@ class DelayOutOfRange(TickwheelError, ValueError):
         self.delay = delay
         self.delay_max = delay_max
         super().__init__(
-            f"delay {delay} is negative; a timer cannot be due in the past, use 0 for 'as soon as possible'"
+            f"delay {shown(delay)} is negative; a timer cannot be due in the past, use 0 for 'as soon as possible'"
             if delay < 0
-            else f"delay {delay} cannot be reached: the wheel stands on the last tick it can count to; make a new wheel"
+            else f"delay {shown(delay)} cannot be reached: the wheel stands on the last tick it can count to; "
+            "make a new wheel"
             if delay_max < 1
-            else f"delay {delay} is longer than the {delay_max} ticks this wheel can hold; "
+            else f"delay {shown(delay)} is longer than the {delay_max} ticks this wheel can hold; "
             f"use a larger wheel, or HierarchicalWheel, which takes any delay"
         )
 
@@ -229,9 +238,9 @@ class InvalidLimit(TickwheelError, ValueError):
         self.limit = limit
         self.most = most
         super().__init__(
-            f"limit must be an int of at least 1, not {limit!r}; leave it out to take every due timer"
+            f"limit must be an int of at least 1, not {shown(limit)}; leave it out to take every due timer"
             if most is None
-            else f"limit must be an int from 1 to {most:,}, not {limit!r}; ask again for what lies beyond"
+            else f"limit must be an int from 1 to {most:,}, not {shown(limit)}; ask again for what lies beyond"
         )
 
 
@@ -249,7 +258,7 @@ class NotATimer(TickwheelError, TypeError):
 
     def __init__(self, value: object) -> None:
         self.value = value
-        super().__init__(f"{value!r} is not a Timer; pass what start() returned, or use find(key)")
+        super().__init__(f"{shown(value)} is not a Timer; pass what start() returned, or use find(key)")
 
 
 class NotCopyable(TickwheelError, TypeError):
@@ -257,7 +266,9 @@ class NotCopyable(TickwheelError, TypeError):
 
     def __init__(self, value: object, instead: str) -> None:
         self.value = value
-        super().__init__(f"{value!r} cannot be copied or pickled: timers and slots are linked to each other; {instead}")
+        super().__init__(
+            f"{shown(value)} cannot be copied or pickled: timers and slots are linked to each other; {instead}"
+        )
 
 
 class DuplicateKey(TickwheelError, ValueError):
@@ -265,7 +276,7 @@ class DuplicateKey(TickwheelError, ValueError):
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        super().__init__(f"a timer with key {key!r} is pending; stop or restart it, or choose another key")
+        super().__init__(f"a timer with key {shown(key)} is pending; stop or restart it, or choose another key")
 
 
 class ForeignTimer(TickwheelError, ValueError):
@@ -273,7 +284,7 @@ class ForeignTimer(TickwheelError, ValueError):
 
     def __init__(self, timer: object, why: str = "is pending in another wheel; stop or restart it there") -> None:
         self.timer = timer
-        super().__init__(f"{timer!r} {why}")
+        super().__init__(f"{shown(timer)} {why}")
 
 
 class TimerStopped(TickwheelError, RuntimeError):
@@ -281,7 +292,7 @@ class TimerStopped(TickwheelError, RuntimeError):
 
     def __init__(self, timer: object) -> None:
         self.timer = timer
-        super().__init__(f"{timer!r} was stopped and has dropped its payload; start a new timer instead")
+        super().__init__(f"{shown(timer)} was stopped and has dropped its payload; start a new timer instead")
 
 
 class TimerNotFired(TickwheelError, RuntimeError):
@@ -289,7 +300,7 @@ class TimerNotFired(TickwheelError, RuntimeError):
 
     def __init__(self, timer: object) -> None:
         self.timer = timer
-        super().__init__(f"{timer!r} has not fired; take() is for timers that advance() has handed out")
+        super().__init__(f"{shown(timer)} has not fired; take() is for timers that advance() has handed out")
 
 
 class WheelClosed(TickwheelError, RuntimeError):
@@ -311,7 +322,7 @@ class MissingCallback(TickwheelError, TypeError):
         super().__init__(
             "a timer without a callback needs timers made with job=..., which is then called with its key"
             if given is None
-            else f"{given!r} cannot be called; pass a function and its arguments"
+            else f"{shown(given)} cannot be called; pass a function and its arguments"
         )
 
 
@@ -374,7 +385,7 @@ class UnknownOption(TickwheelError, TypeError):
         self.known = known
         near = get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-        super().__init__(f"there is no option {name!r}; {hint}")
+        super().__init__(f"there is no option {shown(name)}; {hint}")
 
 
 class BrokenWheel(TickwheelError, AssertionError):
@@ -390,7 +401,7 @@ class InvalidCron(TickwheelError, ValueError):
     def __init__(self, expression: str, why: str) -> None:
         self.expression = expression
         super().__init__(
-            f"{expression!r}: {why}; a cron expression is like '0 9 * * 1-5' (minute hour day month weekday)"
+            f"{shown(expression)}: {why}; a cron expression is like '0 9 * * 1-5' (minute hour day month weekday)"
         )
 
 
@@ -425,7 +436,7 @@ class UnknownHandler(TickwheelError, LookupError):
         self.name = name
         close = get_close_matches(name, known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "register it with @scheduler.task(name)"
-        super().__init__(f"no handler {name!r} here; {hint}")
+        super().__init__(f"no handler {shown(name)} here; {hint}")
 
 
 class UnnamedHandler(TickwheelError, ValueError):
@@ -434,8 +445,8 @@ class UnnamedHandler(TickwheelError, ValueError):
     def __init__(self, function: object) -> None:
         self.function = function
         super().__init__(
-            f"{function!r} has no name that another process could find it by; define it at the top of a module and "
-            "register it with @scheduler.task(name)"
+            f"{shown(function)} has no name that another process could find it by; define it at the top of a module "
+            "and register it with @scheduler.task(name)"
         )
 
 
@@ -444,7 +455,7 @@ class DuplicateHandler(TickwheelError, ValueError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"there is a handler {name!r} already; give this one another name")
+        super().__init__(f"there is a handler {shown(name)} already; give this one another name")
 
 
 class DuplicateTask(TickwheelError, ValueError):
@@ -453,7 +464,7 @@ class DuplicateTask(TickwheelError, ValueError):
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
         super().__init__(
-            f"there is a task {task_id!r} already; on_conflict= 'replace', 'keep' or 'debounce' can deal with it"
+            f"there is a task {shown(task_id)} already; on_conflict= 'replace', 'keep' or 'debounce' can deal with it"
         )
 
 
@@ -462,7 +473,7 @@ class UnknownTask(TickwheelError, LookupError):
 
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
-        super().__init__(f"there is no task {task_id!r}; it may have been purged")
+        super().__init__(f"there is no task {shown(task_id)}; it may have been purged")
 
 
 class TaskIsRunning(TickwheelError, RuntimeError):
@@ -470,7 +481,7 @@ class TaskIsRunning(TickwheelError, RuntimeError):
 
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
-        super().__init__(f"task {task_id!r} is running; cancel it, or wait until it is done")
+        super().__init__(f"task {shown(task_id)} is running; cancel it, or wait until it is done")
 
 
 class TaskIsOver(TickwheelError, RuntimeError):
@@ -479,7 +490,7 @@ class TaskIsOver(TickwheelError, RuntimeError):
     def __init__(self, task_id: str, status: str) -> None:
         self.task_id = task_id
         self.status = status
-        super().__init__(f"task {task_id!r} is {status}; retry it, or add it again")
+        super().__init__(f"task {shown(task_id)} is {status}; retry it, or add it again")
 
 
 class TaskHasChanged(TickwheelError, RuntimeError):
@@ -488,7 +499,7 @@ class TaskHasChanged(TickwheelError, RuntimeError):
     def __init__(self, task_id: str, version: int) -> None:
         self.task_id = task_id
         self.version = version
-        super().__init__(f"task {task_id!r} was changed meanwhile and has version {version} now; read it again")
+        super().__init__(f"task {shown(task_id)} was changed meanwhile and has version {version} now; read it again")
 
 
 class StoreError(TickwheelError, RuntimeError):
@@ -520,7 +531,7 @@ class UnknownStore(TickwheelError, ValueError):
 
     def __init__(self, url: str, known: Sequence[str]) -> None:
         self.url = url
-        super().__init__(f"{url!r} is no store; URLs begin with {', '.join(known)}")
+        super().__init__(f"{shown(url)} is no store; URLs begin with {', '.join(known)}")
 
 
 class InvalidFilter(TickwheelError, ValueError):
@@ -532,7 +543,7 @@ class InvalidCursor(TickwheelError, ValueError):
 
     def __init__(self, cursor: str) -> None:
         self.cursor = cursor
-        super().__init__(f"{cursor!r} is not where a page ended; begin without a cursor")
+        super().__init__(f"{shown(cursor)} is not where a page ended; begin without a cursor")
 
 
 # -- workers
@@ -551,13 +562,13 @@ class InvalidArguments(TickwheelError, TypeError):
         self.missing = list(missing)
         self.unexpected = list(unexpected)
         wrong = [
-            f"{word} {', '.join(map(repr, names))}"
+            f"{word} {', '.join(map(shown, names))}"
             for word, names in (("missing", missing), ("unexpected", unexpected))
             if names
         ]
         super().__init__(
-            f"the arguments of task {task_id!r} do not fit handler {handler!r}: {'; '.join(wrong)}; nothing was run, "
-            "add the task again with arguments named as the function's parameters"
+            f"the arguments of task {shown(task_id)} do not fit handler {shown(handler)}: {'; '.join(wrong)}; "
+            "nothing was run, add the task again with arguments named as the function's parameters"
         )
 
 
@@ -568,8 +579,8 @@ class InvalidResult(TickwheelError, TypeError):
         self.handler = handler
         self.task_id = task_id
         super().__init__(
-            f"handler {handler!r} of task {task_id!r} is done, but JSON cannot hold what it returned: {why}; return "
-            "numbers, text, lists and dictionaries, or None"
+            f"handler {shown(handler)} of task {shown(task_id)} is done, but JSON cannot hold what it returned: "
+            f"{why}; return numbers, text, lists and dictionaries, or None"
         )
 
 
@@ -579,7 +590,9 @@ class RunTimedOut(TickwheelError, TimeoutError):
     def __init__(self, task_id: str, seconds: float) -> None:
         self.task_id = task_id
         self.seconds = seconds
-        super().__init__(f"task {task_id!r} ran for longer than {seconds:g} s; make it shorter, or its timeout longer")
+        super().__init__(
+            f"task {shown(task_id)} ran for longer than {seconds:g} s; make it shorter, or its timeout longer"
+        )
 
 
 class RunCancelled(TickwheelError, RuntimeError):
@@ -589,7 +602,7 @@ class RunCancelled(TickwheelError, RuntimeError):
         self.task_id = task_id
         self.closing = closing
         why = "the workers were closed and its time of grace is over" if closing else "the task was cancelled"
-        super().__init__(f"the run of task {task_id!r} was cancelled: {why}")
+        super().__init__(f"the run of task {shown(task_id)} was cancelled: {why}")
 
 
 class RunFailed(TickwheelError, RuntimeError):
@@ -599,7 +612,7 @@ class RunFailed(TickwheelError, RuntimeError):
         self.handler = handler
         self.task_id = task_id
         self.what = what
-        super().__init__(f"handler {handler!r} of task {task_id!r} raised {what}")
+        super().__init__(f"handler {shown(handler)} of task {shown(task_id)} raised {what}")
 
 
 class ProcessDied(TickwheelError, RuntimeError):
@@ -612,8 +625,8 @@ class ProcessDied(TickwheelError, RuntimeError):
         self.signal = signal
         how = f"was killed by {signal}" if signal else f"ended with exit code {exit_code}"
         super().__init__(
-            f"the process that ran handler {handler!r} for task {task_id!r} {how}; another takes its place, look for "
-            "a crash, os._exit() or too little memory"
+            f"the process that ran handler {shown(handler)} for task {shown(task_id)} {how}; another takes its place, "
+            "look for a crash, os._exit() or too little memory"
         )
 
 
@@ -682,7 +695,7 @@ class AddressRefused(TickwheelError, PermissionError):
         self.address = address
         self.kind = kind
         super().__init__(
-            f"{host!r} is at {address}, which is {kind}: webhooks do not go there, unless its network is allowed"
+            f"{shown(host)} is at {address}, which is {kind}: webhooks do not go there, unless its network is allowed"
         )
 
 
@@ -720,7 +733,7 @@ class LeaseLost(TickwheelError, RuntimeError):
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
         super().__init__(
-            f"task {task_id!r} is not leased with this token: its lease ran out, it was cancelled, or it was "
+            f"task {shown(task_id)} is not leased with this token: its lease ran out, it was cancelled, or it was "
             "acknowledged before; leave it alone, it is offered again if it has to be"
         )
 
@@ -747,7 +760,7 @@ class MissingRule(TickwheelError, LookupError):
         self.node = node
         close = get_close_matches(node, known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"there are rules for {', '.join(known) or 'none'}"
-        super().__init__(f"no TimeoutRule for node {node!r}; {hint}")
+        super().__init__(f"no TimeoutRule for node {shown(node)}; {hint}")
 
 
 class UnknownWorkItem(TickwheelError, LookupError):
@@ -755,7 +768,7 @@ class UnknownWorkItem(TickwheelError, LookupError):
 
     def __init__(self, item_id: str) -> None:
         self.item_id = item_id
-        super().__init__(f"there is no work item {item_id!r}; its instance may have been cleaned up")
+        super().__init__(f"there is no work item {shown(item_id)}; its instance may have been cleaned up")
 
 
 class InvalidProcess(TickwheelError, ValueError):
@@ -769,7 +782,7 @@ class UnknownProcess(TickwheelError, LookupError):
         self.process = process
         close = get_close_matches(process, known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "deploy its BPMN file first"
-        super().__init__(f"no process {process!r} here; {hint}")
+        super().__init__(f"no process {shown(process)} here; {hint}")
 
 
 class UnknownInstance(TickwheelError, LookupError):
@@ -777,7 +790,7 @@ class UnknownInstance(TickwheelError, LookupError):
 
     def __init__(self, instance_id: str) -> None:
         self.instance_id = instance_id
-        super().__init__(f"there is no instance {instance_id!r}; it may have been cleaned up")
+        super().__init__(f"there is no instance {shown(instance_id)}; it may have been cleaned up")
 
 
 class InstanceStuck(TickwheelError, RuntimeError):
@@ -786,7 +799,7 @@ class InstanceStuck(TickwheelError, RuntimeError):
     def __init__(self, instance_id: str, why: str) -> None:
         self.instance_id = instance_id
         self.why = why
-        super().__init__(f"instance {instance_id!r} cannot go on: {why}")
+        super().__init__(f"instance {shown(instance_id)} cannot go on: {why}")
 
 
 class FarSchedulerUnfit(TickwheelError, RuntimeError):

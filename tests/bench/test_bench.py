@@ -26,7 +26,7 @@ from tickwheel import COMPILED
 needs_native = pytest.mark.skipif(not COMPILED, reason="no C compiler here, so no native build to measure")
 
 ROOT = Path(__file__).parents[2]
-SIZES = (100, 1000)
+SIZES = (100,)
 A, B = Cell("start", "asyncio", 10), Cell("start", LEADER, 10)
 IN_REAL_TIME = ("lateness", "early")  # they take seconds at any size; see below
 
@@ -45,7 +45,7 @@ def medians(result: dict[str, Any], *, collector: bool = True) -> dict[tuple[str
 def test_every_subject_has_a_positive_figure_in_every_workload_that_applies(tmp_path: Path) -> None:
     workloads = [name for name in WORKLOADS if name not in IN_REAL_TIME]
     done = run_bench(
-        "--sizes", "100,1000", "--repeats", 1, "--collector", "on", "--workloads", ",".join(workloads),
+        "--sizes", "100", "--repeats", 1, "--collector", "on", "--workloads", ",".join(workloads),
         "--out", tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -8,6 +8,8 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[2]
 KILLS = int(os.environ.get("TICKWHEEL_KILLS", "200"))
 LIFE_S_MAX = 0.25  # after it is ready
@@ -34,6 +36,7 @@ def live_and_die(folder: Path, seed: int, chance: Random) -> list[str]:
     return [line.strip() for line in lines if line.endswith("\n") and line.strip()]
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_runs_though_every_process_is_killed(tmp_path: Path) -> None:
     chance = Random(7)
     acknowledged: list[str] = []

@@ -363,6 +363,7 @@ def test_a_hundred_thousand_far_tasks_stay_in_the_store(world: World) -> None:
     world.play(story)
 
 
+@pytest.mark.slow
 def test_a_year_of_mixed_tasks_is_the_same_story_for_the_same_seed() -> None:
     def live() -> tuple[list[tuple[int, str]], dict[str, int]]:
         world = World(seed=7)

@@ -42,6 +42,7 @@ def told(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, child: Child) -> None:
     path = tmp_path / "tasks.db"
     acknowledged: set[str] = set()

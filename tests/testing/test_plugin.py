@@ -62,6 +62,7 @@ def test_a_clock_is_fresh_and_shared_with_the_fixtures_of_the_test(virtual_clock
 """
 
 
+@pytest.mark.slow
 def test_a_users_tests_find_the_fixture(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(USERS_TESTS)
     done = pytester.runpytest_subprocess("-W", "error", timeout=60)
@@ -69,6 +70,7 @@ def test_a_users_tests_find_the_fixture(pytester: pytest.Pytester) -> None:
     done.stdout.fnmatch_lines(["plugins: *tickwheel-*"])
 
 
+@pytest.mark.slow
 def test_it_is_the_entry_point_that_brings_the_fixture(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(USERS_TESTS)
     done = pytester.runpytest_subprocess("-W", "error", "-p", "no:tickwheel", timeout=60)

@@ -24,7 +24,7 @@ CPYTHON_RUNS = [
     "test_sock_lowlevel",
     "test_streams",
     "test_taskgroups",
-    "test_tasks",
+    pytest.param("test_tasks", marks=pytest.mark.slow),
     "test_timeouts",
     "test_waitfor",
     "test_timeouts --functions",

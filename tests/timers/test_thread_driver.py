@@ -468,6 +468,7 @@ def drop_the_timers(timers: Any, _: list[Connection]) -> None:
 ENDS = [cancel_all, run_all, stop_all, replace_all, cancel_the_group, refuse_all, drop_the_timers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("periodic", [False, True], ids=["once", "counted"])
 @pytest.mark.parametrize("end", ENDS)
 def test_connections_and_their_timers_are_collected(end: Any, periodic: bool) -> None:
@@ -520,6 +521,7 @@ def test_100_threads_start_100_000_timers_and_each_runs_once_in_virtual_time() -
     assert set(ran.values()) == {1}
 
 
+@pytest.mark.slow
 def test_100_threads_start_100_000_timers_and_each_runs_once_in_real_time() -> None:
     gate = Gate(100_000)
     ran: Counter[tuple[int, int]] = Counter()
@@ -638,6 +640,7 @@ def test_a_suspended_process_catches_up_without_a_storm() -> None:
     assert (out, err) == ("True True\n", "")
 
 
+@pytest.mark.slow
 def test_a_million_far_timers_cause_no_wake_ups() -> None:
     script = """
         import glob, re, time

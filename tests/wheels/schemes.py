@@ -6,6 +6,16 @@ from tests.builds import Build
 
 SLOTS = 60
 
+HUGE = 10**5000  # more digits than Python prints
+
+
+class Unprintable:
+    """An object whose repr() fails."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
 SCHEMES = {
     "UnorderedList": (),
     "OrderedList": (),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.builds import Build
-from tests.wheels.schemes import SCHEMES, make
+from tests.wheels.schemes import HUGE, SCHEMES, Unprintable, make
 
 FAR = 10**12
 
@@ -286,7 +286,7 @@ def test_a_timer_stopped_by_the_destructor_of_another_payload_stays_stopped(whee
 # -- bad input changes nothing
 
 
-@pytest.mark.parametrize("delay", [1.5, 1.0, math.nan, math.inf, True, False, "5", None, 10j])
+@pytest.mark.parametrize("delay", [1.5, 1.0, math.nan, math.inf, True, False, "5", None, 10j, Unprintable()])
 def test_a_delay_that_is_no_int_is_refused(wheel: Any, build: Build, delay: Any) -> None:
     timer = wheel.start(5)
     for attempt in ways_to_delay(wheel, timer, delay):
@@ -297,7 +297,9 @@ def test_a_delay_that_is_no_int_is_refused(wheel: Any, build: Build, delay: Any)
     assert_untouched(wheel, timer)
 
 
-@pytest.mark.parametrize("delay", [-1, -(10**30), 2**62, 2**63, 10**30])
+@pytest.mark.parametrize(
+    "delay", [-1, -(10**30), 2**62, 2**63, 10**30, pytest.param(HUGE, id="huge"), pytest.param(-HUGE, id="-huge")]
+)
 def test_a_delay_out_of_range_is_refused(wheel: Any, build: Build, delay: int) -> None:
     timer = wheel.start(5)
     for attempt in ways_to_delay(wheel, timer, delay):
@@ -330,7 +332,7 @@ def test_nothing_can_be_started_on_the_last_tick(build: Build) -> None:
         wheel.check()
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1.0, True, None, math.nan])
+@pytest.mark.parametrize("limit", [0, -1, 1.0, True, None, math.nan, pytest.param(-HUGE, id="-huge"), Unprintable()])
 def test_a_limit_below_one_is_refused(wheel: Any, build: Build, limit: Any) -> None:
     timer = wheel.start(5)
     with pytest.raises(build.errors.InvalidLimit):

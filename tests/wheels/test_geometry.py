@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.builds import Build
+from tests.wheels.schemes import HUGE, Unprintable
 
 MILLISECOND = 10**6
 SECOND = 10**9
@@ -47,6 +48,14 @@ def test_dials_are_measured_in_ticks_of_the_first(build: Build) -> None:
     [
         ([], "1 to 16 levels, not 0"),
         ([(2**level, 2) for level in range(17)], "1 to 16 levels, not 17"),
+        (5, r"a list of \(tick, slots\), not 5"),
+        (Unprintable(), "not <Unprintable, whose repr.. fails>"),
+        ([5], r"level 0: expected \(tick, slots\), not 5"),
+        ([(1, 60), (60, 60, 60)], r"level 1: expected \(tick, slots\), not \(60, 60, 60\)"),
+        pytest.param([(1, HUGE)], "not <int too large to print>", id="slots"),
+        pytest.param([(-HUGE, 1)], "not <int too large to print>", id="tick"),
+        pytest.param([(1, 60), (HUGE, 60)], "tick of <int too large to print> does not divide", id="tick above"),
+        ([(1, Unprintable())], "not <Unprintable, whose repr.. fails>"),
         ([(1, 0)], "level 0: a dial has 1 to 65536 slots, not 0"),
         ([(1, 65_537)], "not 65537"),
         ([(1, 2.0)], "not 2.0"),

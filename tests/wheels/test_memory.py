@@ -185,6 +185,7 @@ def test_timers_freed_deep_inside_a_chain_of_objects_harm_nothing(build: Build) 
     assert run(script, build.name).stdout == "unharmed\n"
 
 
+@pytest.mark.slow
 def test_a_chain_of_a_million_timers_is_freed_without_a_million_frames(build: Build) -> None:
     """Each is the payload of the next."""
     script = """
@@ -247,6 +248,7 @@ def test_what_is_freed_late_in_a_chain_is_freed_once_and_completely(build: Build
     assert run(script, build.name).stdout == "freed\n"
 
 
+@pytest.mark.slow
 def test_ten_million_timers_leave_memory_where_it_was(build: Build) -> None:
     count = 10_000_000 if build.name == "compiled" else 500_000
     script = f"""

@@ -88,6 +88,7 @@ class Trial:
                 self.outcomes[str(name)].append("caller gone")  # before its first step: it never asked for a run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_run_ends_once_and_nothing_is_left(seed: int) -> None:
     async def main() -> None:

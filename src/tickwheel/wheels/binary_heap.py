@@ -44,10 +44,8 @@ class BinaryHeap(Scheme):
         self._heap: list[HeapTimer] = []
         self._order: i64 = 0
 
-    def _begin(self, due: i64, payload: object) -> Timer:
-        timer = HeapTimer(due, payload)
-        self._place(timer)
-        return timer
+    def _make(self, due: i64, payload: object) -> Timer:
+        return HeapTimer(due, payload)
 
     def _place(self, timer: Timer) -> None:
         placed = cast("HeapTimer", timer)

@@ -64,13 +64,18 @@ class Wheel(Protocol):
         """Start a timer that is due `max(delay, 1)` ticks from now.
 
         A key, if given, must be unique among the pending timers; it is free again when the timer fires.
+        A key whose hash or equality changes while the timer is pending, or fails, may stop naming it; the timer
+        itself is not affected.
         """
 
     def start_many(self, delays: Iterable[int], payloads: Iterable[object]) -> list[Timer]:
         """Start one timer for each delay and payload: all of them, or none if one is refused."""
 
     def stop(self, timer: Timer) -> bool:
-        """Stop a timer and drop its payload; False if it has fired or was stopped before."""
+        """Stop a timer and drop its payload; False if it has fired or was stopped before.
+
+        A timer that has fired belongs to no wheel: any wheel takes it here, and drops its payload.
+        """
 
     def stop_many(self, timers: Iterable[Timer]) -> int:
         """Stop timers and return how many were still pending."""

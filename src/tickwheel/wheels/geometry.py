@@ -20,7 +20,7 @@ A slow dial may overlap the fast one (GAME: a turn of the 10 ms dial is ten slot
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tickwheel.errors import InvalidGeometry
+from tickwheel.errors import InvalidGeometry, shown
 from tickwheel.wheels.timer import TICK_MAX
 
 __all__ = ["BINARY", "CENTURY", "CLOCK", "DEFAULT", "GAME", "ORDER", "Dial", "Geometry", "checked_slots"]
@@ -48,7 +48,7 @@ class Geometry:
     __slots__ = ("dials", "levels", "tick_ns")
 
     def __init__(self, levels: Iterable[tuple[int, int]]) -> None:
-        self.levels: tuple[tuple[int, int], ...] = tuple(levels)
+        self.levels = _pairs(levels)
         if not 1 <= len(self.levels) <= LEVELS_MAX:
             raise InvalidGeometry(f"a wheel has 1 to {LEVELS_MAX} levels, not {len(self.levels)}")
         for level, (tick, slots) in enumerate(self.levels):
@@ -58,7 +58,9 @@ class Geometry:
         self.tick_ns = self.levels[0][0]
         self.dials = tuple(Dial(tick // self.tick_ns, slots) for tick, slots in self.levels)
         if self.span > TICK_MAX:
-            raise InvalidGeometry(f"the top level turns in {self.span} ticks; {TICK_MAX} is the most a wheel can count")
+            raise InvalidGeometry(
+                f"the top level turns in {shown(self.span)} ticks; {TICK_MAX} is the most a wheel can count"
+            )
 
     @property
     def span(self) -> int:
@@ -78,17 +80,33 @@ class Geometry:
 def checked_slots(slots: object) -> int:
     """Check the size of a dial."""
     if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= SLOTS_MAX:
-        raise InvalidGeometry(f"a dial has 1 to {SLOTS_MAX} slots, not {slots!r}")
+        raise InvalidGeometry(f"a dial has 1 to {SLOTS_MAX} slots, not {shown(slots)}")
     return slots
 
 
 def _check_alone(level: int, tick: object, slots: object) -> None:
     if isinstance(tick, bool) or not isinstance(tick, int) or tick < 1:
-        raise InvalidGeometry(f"level {level}: a tick is an int of at least 1, not {tick!r}")
+        raise InvalidGeometry(f"level {level}: a tick is an int of at least 1, not {shown(tick)}")
     try:
         checked_slots(slots)
     except InvalidGeometry as error:
         raise InvalidGeometry(f"level {level}: {error}") from None
+
+
+def _pairs(levels: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    try:
+        given = iter(levels)
+    except TypeError:
+        raise InvalidGeometry(f"a geometry is a list of (tick, slots), not {shown(levels)}") from None
+    return tuple(_pair(level, pair) for level, pair in enumerate(given))
+
+
+def _pair(level: int, pair: tuple[int, int]) -> tuple[int, int]:
+    try:
+        tick, slots = pair
+    except (TypeError, ValueError):
+        raise InvalidGeometry(f"level {level}: expected (tick, slots), not {shown(pair)}") from None
+    return tick, slots
 
 
 def _check_above(level: int, tick_below: int, slots_below: int, tick: int, slots: int) -> None:
@@ -97,18 +115,18 @@ def _check_above(level: int, tick_below: int, slots_below: int, tick: int, slots
     below = level - 1
     if tick <= tick_below or tick % tick_below:
         raise InvalidGeometry(
-            f"level {level}: its tick of {tick} is not a larger multiple of the tick of level {below} ({tick_below}); "
-            f"order the levels from fast to slow"
+            f"level {level}: its tick of {shown(tick)} is not a larger multiple of the tick of level {below} "
+            f"({shown(tick_below)}); order the levels from fast to slow"
         )
     if turn_below % tick:
         raise InvalidGeometry(
-            f"level {level}: its tick of {tick} does not divide the turn of level {below} ({turn_below}); "
-            f"use {turn_below}, or a divisor of it"
+            f"level {level}: its tick of {shown(tick)} does not divide the turn of level {below} "
+            f"({shown(turn_below)}); use {shown(turn_below)}, or a divisor of it"
         )
     if turn <= turn_below or turn % turn_below:
         raise InvalidGeometry(
-            f"level {level}: its turn of {turn} is not a larger multiple of the turn of level {below} ({turn_below}); "
-            f"change its number of slots"
+            f"level {level}: its turn of {shown(turn)} is not a larger multiple of the turn of level {below} "
+            f"({shown(turn_below)}); change its number of slots"
         )
 
 

@@ -30,9 +30,9 @@ from tickwheel.errors import (
     NotATimer,
     NotCopyable,
     NotWholeTicks,
-    TickwheelError,
     TimerStopped,
     WheelClosed,
+    shown,
 )
 from tickwheel.wheels.contract import Stats
 from tickwheel.wheels.timer import FIRED, NOWHERE, STOPPED, TICK_MAX, Slot, Timer
@@ -72,14 +72,10 @@ class Scheme(ABC):
 
     def start(self, delay: object, payload: object = None, key: Hashable = None) -> Timer:
         """Start a timer that is due `max(delay, 1)` ticks from now."""
-        ticks = checked_delay(delay, self._reach())
-        if key is not None and key in self._timer_of:
-            raise DuplicateKey(key)
-        timer = self._begin(self._now + ticks, payload)
-        self._started += 1
         if key is not None:
-            self._timer_of[key] = timer
-            self._key_of[timer] = key
+            return self._start_keyed(delay, payload, key)
+        timer = self._begin(self._now + checked_delay(delay, self._reach()), payload)
+        self._started += 1
         return timer
 
     def start_many(self, delays: Iterable[object], payloads: Iterable[object]) -> list[Timer]:
@@ -94,13 +90,15 @@ class Scheme(ABC):
         try:
             for delay in wanted:
                 started.append(self._begin(self._now + checked_delay(delay, reach), carried[index]))
+                self._started += 1
                 index += 1
-        except TickwheelError:
+        except BaseException:
             for timer in started:
-                self._remove(timer)
-                timer.lie_in(STOPPED)
+                if timer.slot.owner == self._serial:  # code of the caller's that ran meanwhile may have stopped it
+                    self._remove(timer)
+                    timer.lie_in(STOPPED)
+                    self._started -= 1
             raise
-        self._started += index
         return started
 
     def stop(self, timer: object) -> bool:
@@ -114,8 +112,8 @@ class Scheme(ABC):
         self._remove(timer)
         timer.lie_in(STOPPED)
         self._stopped += 1
-        if self._key_of:
-            self._forget(timer)
+        if self._key_of and not self._forget(timer):
+            self._index_keys()
         # Last, when the wheel is whole again: dropping a payload may run any code, this wheel's included.
         timer.release()
         return True
@@ -205,8 +203,7 @@ class Scheme(ABC):
             if room == 0 or not self._turn(target):
                 break
         if self._key_of:
-            for timer in batch:
-                self._forget(timer)
+            self._forget_all(batch)
         return batch
 
     def next_due(self) -> int | None:
@@ -271,8 +268,8 @@ class Scheme(ABC):
         expect(total == len(self), f"{total} timers in slots, {len(self)} pending")
         expect(len(self._timer_of) == len(self._key_of), "keys and timers do not match")
         for key, timer in self._timer_of.items():
-            expect(timer.slot.owner == self._serial, f"key {key!r} names {timer!r}, which is not pending here")
-            expect(self._key_of.get(timer) == key, f"{timer!r} does not know its key {key!r}")
+            expect(timer.slot.owner == self._serial, f"key {shown(key)} names {timer!r}, which is not pending here")
+            expect(self._key_of.get(timer) is key, f"{timer!r} does not know its key {shown(key)}")
 
     def _check_ring(self, slot: Slot) -> None:
         expect(slot.owner == self._serial, "a slot of another wheel")
@@ -325,9 +322,13 @@ class Scheme(ABC):
 
     def _begin(self, due: i64, payload: object) -> Timer:
         """Make a timer and place it."""
-        timer = Timer(due, payload, STOPPED, STOPPED)
+        timer = self._make(due, payload)
         self._place(timer)
         return timer
+
+    def _make(self, due: i64, payload: object) -> Timer:
+        """Make a timer that is in no wheel."""
+        return Timer(due, payload, STOPPED, STOPPED)
 
     def _check_kind(self, timer: Timer) -> None:  # noqa: B027 - most schemes take any timer
         """Refuse a fired timer of another wheel that this scheme cannot place."""
@@ -372,11 +373,54 @@ class Scheme(ABC):
         timer.release()
         return False
 
-    def _forget(self, timer: Timer) -> None:
-        """Free the key of a timer that is no longer pending."""
+    # -- keys, whose `__hash__` and `__eq__` may run any code, raise, or have changed since the key was entered
+
+    def _start_keyed(self, delay: object, payload: object, key: object) -> Timer:
+        """Start a timer with a key; the key is entered first, so that nothing is pending if that fails."""
+        timer = self._make(0, payload)
+        if self._timer_of.setdefault(key, timer) is not timer:
+            raise DuplicateKey(key)
+        self._key_of[timer] = key
+        try:
+            timer.due = self._now + checked_delay(delay, self._reach())
+            self._place(timer)
+        except BaseException:
+            self._forget_all([timer])
+            raise
+        self._started += 1
+        return timer
+
+    def _forget_all(self, timers: list[Timer]) -> None:
+        """Free the keys of timers that are no longer pending."""
+        found = True
+        for timer in timers:
+            if not self._forget(timer):
+                found = False
+        if not found:
+            self._index_keys()
+
+    def _forget(self, timer: Timer) -> bool:
+        """Free the key of a timer; False if the key does not lead to it any more: `_index_keys` is then needed."""
         key = self._key_of.pop(timer, None)
-        if key is not None:
-            del self._timer_of[key]
+        if key is None:
+            return True
+        try:
+            return self._timer_of.pop(key, None) is timer
+        except BaseException:  # noqa: BLE001 - a key that fails must not hold up the timer, nor others due with it
+            return False
+
+    def _index_keys(self) -> None:
+        """Enter the keys of all pending timers anew; one that cannot be told from another, or fails, is given up."""
+        keys = list(self._key_of.items())
+        self._timer_of = {}
+        self._key_of = {}
+        for timer, key in keys:
+            try:
+                entered = self._timer_of.setdefault(key, timer) is timer
+            except BaseException:  # noqa: BLE001 - as above
+                entered = False
+            if entered:
+                self._key_of[timer] = key
 
 
 def checked_delay(delay: object, reach: i64) -> i64:
