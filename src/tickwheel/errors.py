@@ -351,7 +351,7 @@ class InvalidOption(TickwheelError, ValueError):
     def __init__(self, name: str, value: object, expected: str) -> None:
         self.name = name
         self.value = value
-        super().__init__(f"{name} must be {expected}, not {_shown(value)}")
+        super().__init__(f"{name} must be {expected}, not {shown(value)}")
 
 
 class NoRunningLoop(TickwheelError, RuntimeError):
