@@ -114,7 +114,7 @@ class MissingExtra(TickwheelError, ImportError):
         super().__init__(f"{part} need {package}, which is not installed: pip install 'tickwheel[{extra}]'")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Return a value as a message shows it, shortened to a line."""
     try:
         text = repr(value)
@@ -147,8 +147,8 @@ class InvalidWeight(TickwheelError, ValueError):
         self.weight = weight
         self.maxsize = maxsize
         super().__init__(
-            f"invalid weight {weight!r} of the item with key {key!r}: expected an int from 0 to maxsize ({maxsize}); "
-            "raise maxsize, or do not cache it"
+            f"invalid weight {shown(weight)} of the item with key {shown(key)}: expected an int from 0 to maxsize "
+            f"({shown(maxsize)}); raise maxsize, or do not cache it"
         )
 
 
@@ -157,7 +157,7 @@ class InvalidTimers(TickwheelError, TypeError):
 
     def __init__(self, given: object) -> None:
         self.given = given
-        super().__init__(f"invalid timers {given!r}: expected Timers, AsyncTimers or ManualTimers")
+        super().__init__(f"invalid timers {shown(given)}: expected Timers, AsyncTimers or ManualTimers")
 
 
 class RecursiveLoad(TickwheelError, RuntimeError):
@@ -166,7 +166,8 @@ class RecursiveLoad(TickwheelError, RuntimeError):
     def __init__(self, key: object) -> None:
         self.key = key
         super().__init__(
-            f"the loader of key {key!r} waits for its own result; do not call get_or_load for a key while it is loaded"
+            f"the loader of key {shown(key)} waits for its own result; do not call get_or_load for a key while it "
+            "is loaded"
         )
 
 
@@ -179,7 +180,7 @@ class InvalidDuration(TickwheelError, ValueError):
 
     def __init__(self, duration: object, why: str) -> None:
         self.duration = duration
-        super().__init__(f"invalid duration {_shown(duration)}: {why}")
+        super().__init__(f"invalid duration {shown(duration)}: {why}")
 
 
 class NotWholeTicks(TickwheelError, TypeError):
@@ -252,11 +253,11 @@ class NotATimer(TickwheelError, TypeError):
 
 
 class NotCopyable(TickwheelError, TypeError):
-    """A timer, a slot or a wheel cannot be copied or pickled."""
+    """Something that timers are linked to cannot be copied or pickled."""
 
     def __init__(self, value: object, instead: str) -> None:
         self.value = value
-        super().__init__(f"{value!r} cannot be copied or pickled: timers and slots are linked to each other; {instead}")
+        super().__init__(f"{shown(value)} cannot be copied or pickled: its timers are linked to each other; {instead}")
 
 
 class DuplicateKey(TickwheelError, ValueError):
@@ -264,7 +265,7 @@ class DuplicateKey(TickwheelError, ValueError):
 
     def __init__(self, key: Hashable) -> None:
         self.key = key
-        super().__init__(f"a timer with key {key!r} is pending; stop or restart it, or choose another key")
+        super().__init__(f"a timer with key {shown(key)} is pending; stop or restart it, or choose another key")
 
 
 class ForeignTimer(TickwheelError, ValueError):
@@ -310,7 +311,7 @@ class MissingCallback(TickwheelError, TypeError):
         super().__init__(
             "a timer without a callback needs timers made with job=..., which is then called with its key"
             if given is None
-            else f"{given!r} cannot be called; pass a function and its arguments"
+            else f"{shown(given)} cannot be called; pass a function and its arguments"
         )
 
 

@@ -302,3 +302,40 @@ def test_threads_take_every_item_once_and_none_early() -> None:
     assert len(taken) == 20_000
     assert set(taken.values()) == {1}
     delayed.join()
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e300, 10**400])
+def test_any_timeout_will_do_if_an_item_is_there(delayed: DelayQueue[str], timeout: float) -> None:
+    delayed.put("a")
+    assert delayed.get(timeout=timeout) == "a"
+
+
+def test_an_interrupted_drain_takes_nothing(clock: VirtualClock) -> None:
+    delayed: DelayQueue[str] = DelayQueue(clock=clock)
+    delayed.put("now")
+    for name in "abc":
+        delayed.put(name, delay=10)
+
+    class Interrupt:
+        def __init__(self) -> None:
+            self.items = delayed.queue
+
+        def all(self) -> Any:
+            self.items.all()  # the wheel is empty, its hand is far ahead
+            delayed.queue = self.items
+            raise KeyboardInterrupt
+
+    delayed.queue = cast("Any", Interrupt())
+    with pytest.raises(KeyboardInterrupt):
+        delayed.drain()
+    assert (delayed.qsize(), delayed.due()) == (4, 1)
+    delayed.put("sooner", delay=5)
+    clock.advance(5)
+    assert [delayed.get_nowait(), delayed.get_nowait(), delayed.due()] == ["now", "sooner", 0]
+    assert delayed.drain() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("kind", [DelayQueue, AsyncDelayQueue])
+def test_a_queue_cannot_be_copied(kind: type[Any]) -> None:
+    with pytest.raises(NotCopyable, match="cannot be copied"):
+        copy.copy(kind())
