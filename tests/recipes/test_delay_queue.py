@@ -1,5 +1,6 @@
 """`DelayQueue`: items come out when they are due, in order, to one getter each."""
 
+import copy
 import queue
 import threading
 from collections import Counter, defaultdict
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tickwheel import DelayQueue, SystemClock, VirtualClock
-from tickwheel.errors import InvalidDuration
+from tickwheel import AsyncDelayQueue, DelayQueue, SystemClock, VirtualClock
+from tickwheel.errors import InvalidDuration, NotCopyable
 
 PATIENCE_SECONDS = 30
 
@@ -310,24 +311,26 @@ def test_any_timeout_will_do_if_an_item_is_there(delayed: DelayQueue[str], timeo
     assert delayed.get(timeout=timeout) == "a"
 
 
+class Interrupted(DelayQueue[str]):
+    """A queue that is interrupted when it begins anew, after everything was taken off the wheel."""
+
+    interrupted = False
+
+    def _init(self, maxsize: int) -> None:
+        if self.interrupted:
+            raise KeyboardInterrupt
+        super()._init(maxsize)
+
+
 def test_an_interrupted_drain_takes_nothing(clock: VirtualClock) -> None:
-    delayed: DelayQueue[str] = DelayQueue(clock=clock)
+    delayed = Interrupted(clock=clock)
     delayed.put("now")
     for name in "abc":
         delayed.put(name, delay=10)
-
-    class Interrupt:
-        def __init__(self) -> None:
-            self.items = delayed.queue
-
-        def all(self) -> Any:
-            self.items.all()  # the wheel is empty, its hand is far ahead
-            delayed.queue = self.items
-            raise KeyboardInterrupt
-
-    delayed.queue = cast("Any", Interrupt())
+    delayed.interrupted = True
     with pytest.raises(KeyboardInterrupt):
         delayed.drain()
+    delayed.interrupted = False
     assert (delayed.qsize(), delayed.due()) == (4, 1)
     delayed.put("sooner", delay=5)
     clock.advance(5)

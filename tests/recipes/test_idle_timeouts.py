@@ -1,6 +1,9 @@
 """Idle keys are told, busy ones are not, and touching moves no timer."""
 
+import asyncio
+import copy
 import logging
+import os
 import sys
 import threading
 import weakref
@@ -9,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tickwheel import IdleTimeouts, ManualTimers, Timers
-from tickwheel.errors import DuplicateKey, InvalidDuration, InvalidTimers, MissingCallback, TimersStopped
+from tickwheel import AsyncTimers, IdleTimeouts, ManualTimers, Timers, VirtualClock
+from tickwheel.errors import DuplicateKey, InvalidDuration, InvalidTimers, MissingCallback, NotCopyable, TimersStopped
 
 PATIENCE_SECONDS = 60
 
@@ -268,12 +271,12 @@ class SlowClock(VirtualClock):
 
     def __init__(self) -> None:
         super().__init__()
-        self.slow: Thread | None = None
-        self.read, self.go_on = Event(), Event()
+        self.slow: threading.Thread | None = None
+        self.read, self.go_on = threading.Event(), threading.Event()
 
     def monotonic_ns(self) -> int:
         now_ns = super().monotonic_ns()
-        if current_thread() is self.slow:
+        if threading.current_thread() is self.slow:
             self.read.set()
             self.go_on.wait()
         return now_ns
@@ -284,7 +287,7 @@ def test_a_touch_does_not_move_a_newer_one_back() -> None:
     timers = ManualTimers(clock)
     timeouts: IdleTimeouts[str] = IdleTimeouts(timers)
     timeouts.watch("a", 30, print)
-    clock.slow = Thread(target=timeouts.touch, args=("a",))
+    clock.slow = threading.Thread(target=timeouts.touch, args=("a",))
     clock.slow.start()
     clock.read.wait()
     timers.advance(20)
@@ -307,23 +310,27 @@ def test_the_code_of_a_key_may_touch_another(timers: ManualTimers) -> None:
     timeouts.watch("other", 30, print)
     timeouts.watch(key, 30, print)
     touched.clear()
-    toucher = Thread(target=timeouts.touch, args=(key,), daemon=True)
+    toucher = threading.Thread(target=timeouts.touch, args=(key,), daemon=True)
     toucher.start()
     toucher.join(20)
     assert (touched, toucher.is_alive()) == ([True], False)
 
 
-async def test_async_timers_await_the_callback() -> None:
-    closed = asyncio.Event()
+def test_async_timers_await_the_callback() -> None:
+    async def main() -> None:
+        closed = asyncio.Event()
 
-    async def close(_: str) -> None:
-        await asyncio.sleep(0)
-        closed.set()
+        async def close(_: str) -> None:
+            await asyncio.sleep(0)
+            closed.set()
 
-    timers = AsyncTimers()
-    IdleTimeouts[str](timers).watch("a", "1ms", close)
-    await asyncio.wait_for(closed.wait(), 20)
-    timers.stop()
+        timers = AsyncTimers()
+        timeouts: IdleTimeouts[str] = IdleTimeouts(timers)
+        timeouts.watch("a", "1ms", close)
+        await asyncio.wait_for(closed.wait(), PATIENCE_SECONDS)
+        timers.stop()
+
+    asyncio.run(main())
 
 
 def test_a_forked_child_watches_nothing_at_first() -> None:
@@ -332,7 +339,7 @@ def test_a_forked_child_watches_nothing_at_first() -> None:
     timeouts.watch("a", "1h", print)
     child = os.fork()
     if child == 0:
-        idle = Event()
+        idle = threading.Event()
         watched = "a" in timeouts or timeouts.touch("a")
         timeouts.watch("a", "1ms", lambda _: idle.set())
         os._exit(0 if idle.wait(20) and not watched else 1)

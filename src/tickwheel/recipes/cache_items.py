@@ -289,6 +289,9 @@ class CacheItems:
         self.closed = True
         self.weight = 0
         self.look_ns = NEVER_NS
+        held = (self.by_key, self.kept, self._edge)  # until all three are empty: then finalizers of values may run
+        self.by_key = {}
+        self.kept = []
         self._edge = []
         self._edge_ns = NEVER_NS
         item = self._end
@@ -299,8 +302,7 @@ class CacheItems:
             item.place = -1
             item.expires_ns = 0
             item = newer
-        self.by_key = {}
-        self.kept = []
+        del held
 
     def __del__(self) -> None:
         # The ring is a reference cycle that the collector cannot see.

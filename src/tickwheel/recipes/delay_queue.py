@@ -157,8 +157,7 @@ class DelayQueue(queue.Queue[T]):
         if block and timeout is not None:
             if timeout < 0:
                 raise ValueError("'timeout' must be a non-negative number")
-            if timeout < TIMEOUT_MAX:  # of the system
-                end_ns = SYSTEM_CLOCK.monotonic_ns() + ceil(timeout * 1e9)
+            end_ns = SYSTEM_CLOCK.monotonic_ns() + ceil(min(timeout, TIMEOUT_MAX) * 1e9)
         with self.not_empty:
             try:
                 while not (due := self.queue.poll(self._tick())):
