@@ -289,7 +289,8 @@ class CacheItems:
         self.closed = True
         self.weight = 0
         self.look_ns = NEVER_NS
-        held = (self.by_key, self.kept, self._edge)  # until all three are empty: then finalizers of values may run
+        by_key = self.by_key
+        kept = self.kept
         self.by_key = {}
         self.kept = []
         self._edge = []
@@ -302,7 +303,8 @@ class CacheItems:
             item.place = -1
             item.expires_ns = 0
             item = newer
-        del held
+        by_key.clear()
+        kept.clear()  # last of all: it runs finalizers
 
     def __del__(self) -> None:
         # The ring is a reference cycle that the collector cannot see.
