@@ -156,7 +156,7 @@ class InvalidWeight(TickwheelError, ValueError):
         self.maxsize = maxsize
         super().__init__(
             f"invalid weight {shown(weight)} of the item with key {shown(key)}: expected an int from 0 to maxsize "
-            f"({maxsize}); raise maxsize, or do not cache it"
+            f"({shown(maxsize)}); raise maxsize, or do not cache it"
         )
 
 
@@ -262,13 +262,11 @@ class NotATimer(TickwheelError, TypeError):
 
 
 class NotCopyable(TickwheelError, TypeError):
-    """A timer, a slot or a wheel cannot be copied or pickled."""
+    """Something that timers are linked to cannot be copied or pickled."""
 
     def __init__(self, value: object, instead: str) -> None:
         self.value = value
-        super().__init__(
-            f"{shown(value)} cannot be copied or pickled: timers and slots are linked to each other; {instead}"
-        )
+        super().__init__(f"{shown(value)} cannot be copied or pickled: its timers are linked to each other; {instead}")
 
 
 class DuplicateKey(TickwheelError, ValueError):

@@ -1,5 +1,6 @@
 """`DelayQueue`: items come out when they are due, in order, to one getter each."""
 
+import copy
 import queue
 import threading
 from collections import Counter, defaultdict
@@ -10,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tickwheel import DelayQueue, SystemClock, VirtualClock
-from tickwheel.errors import InvalidDuration
+from tickwheel import AsyncDelayQueue, DelayQueue, SystemClock, VirtualClock
+from tickwheel.errors import InvalidDuration, NotCopyable
 
 PATIENCE_SECONDS = 30
 
@@ -302,3 +303,42 @@ def test_threads_take_every_item_once_and_none_early() -> None:
     assert len(taken) == 20_000
     assert set(taken.values()) == {1}
     delayed.join()
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e300, 10**400])
+def test_any_timeout_will_do_if_an_item_is_there(delayed: DelayQueue[str], timeout: float) -> None:
+    delayed.put("a")
+    assert delayed.get(timeout=timeout) == "a"
+
+
+class Interrupted(DelayQueue[str]):
+    """A queue that is interrupted when it begins anew, after everything was taken off the wheel."""
+
+    interrupted = False
+
+    def _init(self, maxsize: int) -> None:
+        if self.interrupted:
+            raise KeyboardInterrupt
+        super()._init(maxsize)
+
+
+def test_an_interrupted_drain_takes_nothing(clock: VirtualClock) -> None:
+    delayed = Interrupted(clock=clock)
+    delayed.put("now")
+    for name in "abc":
+        delayed.put(name, delay=10)
+    delayed.interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        delayed.drain()
+    delayed.interrupted = False
+    assert (delayed.qsize(), delayed.due()) == (4, 1)
+    delayed.put("sooner", delay=5)
+    clock.advance(5)
+    assert [delayed.get_nowait(), delayed.get_nowait(), delayed.due()] == ["now", "sooner", 0]
+    assert delayed.drain() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("kind", [DelayQueue, AsyncDelayQueue])
+def test_a_queue_cannot_be_copied(kind: type[Any]) -> None:
+    with pytest.raises(NotCopyable, match="cannot be copied"):
+        copy.copy(kind())

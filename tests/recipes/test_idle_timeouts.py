@@ -1,6 +1,9 @@
 """Idle keys are told, busy ones are not, and touching moves no timer."""
 
+import asyncio
+import copy
 import logging
+import os
 import sys
 import threading
 import weakref
@@ -9,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tickwheel import IdleTimeouts, ManualTimers, Timers
-from tickwheel.errors import DuplicateKey, InvalidDuration, InvalidTimers, MissingCallback, TimersStopped
+from tickwheel import AsyncTimers, IdleTimeouts, ManualTimers, Timers, VirtualClock
+from tickwheel.errors import DuplicateKey, InvalidDuration, InvalidTimers, MissingCallback, NotCopyable, TimersStopped
 
 PATIENCE_SECONDS = 60
 
@@ -261,3 +264,90 @@ def test_bad_input_changes_nothing(timeouts: IdleTimeouts[str]) -> None:
         timeouts.watch("b", -1, print)
     assert len(timeouts) == 1
     assert not timeouts.touch("b")
+
+
+class SlowClock(VirtualClock):
+    """A clock after whose reading one thread, the slow one, has to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slow: threading.Thread | None = None
+        self.read, self.go_on = threading.Event(), threading.Event()
+
+    def monotonic_ns(self) -> int:
+        now_ns = super().monotonic_ns()
+        if threading.current_thread() is self.slow:
+            self.read.set()
+            self.go_on.wait()
+        return now_ns
+
+
+def test_a_touch_does_not_move_a_newer_one_back() -> None:
+    clock = SlowClock()
+    timers = ManualTimers(clock)
+    timeouts: IdleTimeouts[str] = IdleTimeouts(timers)
+    timeouts.watch("a", 30, print)
+    clock.slow = threading.Thread(target=timeouts.touch, args=("a",))
+    clock.slow.start()
+    clock.read.wait()
+    timers.advance(20)
+    assert timeouts.touch("a")
+    clock.go_on.set()
+    clock.slow.join()
+    assert timeouts.idle_for("a") == 0
+
+
+def test_the_code_of_a_key_may_touch_another(timers: ManualTimers) -> None:
+    timeouts: IdleTimeouts[Any] = IdleTimeouts(timers)
+    touched: list[bool] = []
+
+    class Key:
+        def __hash__(self) -> int:
+            touched.append(timeouts.touch("other"))
+            return 1
+
+    key = Key()
+    timeouts.watch("other", 30, print)
+    timeouts.watch(key, 30, print)
+    touched.clear()
+    toucher = threading.Thread(target=timeouts.touch, args=(key,), daemon=True)
+    toucher.start()
+    toucher.join(20)
+    assert (touched, toucher.is_alive()) == ([True], False)
+
+
+def test_async_timers_await_the_callback() -> None:
+    async def main() -> None:
+        closed = asyncio.Event()
+
+        async def close(_: str) -> None:
+            await asyncio.sleep(0)
+            closed.set()
+
+        timers = AsyncTimers()
+        timeouts: IdleTimeouts[str] = IdleTimeouts(timers)
+        timeouts.watch("a", "1ms", close)
+        await asyncio.wait_for(closed.wait(), PATIENCE_SECONDS)
+        timers.stop()
+
+    asyncio.run(main())
+
+
+def test_a_forked_child_watches_nothing_at_first() -> None:
+    timers = Timers()
+    timeouts: IdleTimeouts[str] = IdleTimeouts(timers)
+    timeouts.watch("a", "1h", print)
+    child = os.fork()
+    if child == 0:
+        idle = threading.Event()
+        watched = "a" in timeouts or timeouts.touch("a")
+        timeouts.watch("a", "1ms", lambda _: idle.set())
+        os._exit(0 if idle.wait(20) and not watched else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert "a" in timeouts
+    timers.stop()
+
+
+def test_it_cannot_be_copied(timeouts: IdleTimeouts[str]) -> None:
+    with pytest.raises(NotCopyable, match="cannot be copied"):
+        copy.copy(timeouts)

@@ -7,6 +7,7 @@
 A load is listed in `CacheStore.loads` until it ends or its key is written: whoever asks after that starts another.
 """
 
+import os
 from collections.abc import Callable
 from threading import Event, Lock, get_ident
 from typing import Any
@@ -21,13 +22,18 @@ __all__ = ["load"]
 class Load:
     """One call of a loader, and what came of it."""
 
-    __slots__ = ("done", "error", "thread", "value")
+    __slots__ = ("done", "error", "process", "thread", "value")
 
     def __init__(self) -> None:
+        self.process = os.getpid()
         self.thread = get_ident()
         self.done = Event()
         self.value: Any = MISSING  # still so at the end if the thread was interrupted: others have to try themselves
         self.error: Exception | None = None
+
+    def runs(self) -> bool:
+        """Tell whether it is worth waiting for: in a forked child the threads of the parent do not exist."""
+        return not self.done.is_set() and self.process == os.getpid()
 
 
 # Which load a thread waits for, in all caches: a loader may load from another cache, which waits for the first.
@@ -38,42 +44,50 @@ _waiting_lock = Lock()
 def load(store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duration | None) -> Any:
     """Return the value of a key that was missing, by calling the loader or waiting for a thread that does."""
     while True:
-        own: Load | None = None
-        running: Any = None
-        store.acquire()
+        own = Load()
         try:
-            value = store.peek(key)
-            if value is not MISSING:
-                return value
-            running = store.loads.get(key)
-            if running is None:
-                own = store.loads[key] = Load()
+            running = _running(store, key, own)
+            if running is own:
+                own.value = _call(own, store, key, loader, ttl)
+                return own.value
+        except Exception as error:
+            own.error = error
+            raise
         finally:
-            store.release()
-        if own is not None:
-            return _run(own, store, key, loader, ttl)
-        value = _wait(running, key)
+            _end(own, store, key)
+        value = _wait(running, key) if isinstance(running, Load) else running
         if value is not MISSING:
             return value
 
 
-def _run(own: Load, store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duration | None) -> Any:
+def _running(store: CacheStore, key: Any, own: Load) -> Any:
+    """Return the value of a key, the load that is under way, or our own, which is listed then."""
+    store.acquire()
     try:
-        value = loader(key)
-        store.write_absent(key, value, store.ttl_ns(key, value) if ttl is None else to_ns(ttl), own)
-    except Exception as error:
-        own.error = error
-        raise
-    else:
-        own.value = value
-        return value
+        value = store.peek(key)
+        if value is not MISSING:
+            return value
+        running = store.loads.get(key)
+        if running is None or not running.runs():
+            running = store.loads[key] = own
+        return running
     finally:
-        store.acquire()
-        try:
-            if store.loads.get(key) is own:
-                del store.loads[key]
-        finally:
-            store.release()
+        store.release()
+
+
+def _call(own: Load, store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duration | None) -> Any:
+    value = loader(key)
+    store.write_absent(key, value, store.ttl_ns(key, value) if ttl is None else to_ns(ttl), own)
+    return value
+
+
+def _end(own: Load, store: CacheStore, key: Any) -> None:
+    store.acquire()
+    try:
+        if store.loads.get(key) is own:
+            del store.loads[key]
+    finally:
+        store.release()
         own.done.set()
 
 
@@ -94,3 +108,12 @@ def _wait(running: Load, key: Any) -> Any:
     if running.error is not None:
         raise running.error
     return running.value
+
+
+def _after_fork() -> None:
+    global _waiting_lock  # noqa: PLW0603 - a thread that does not exist in the child may hold it
+    _waiting_lock = Lock()
+    _waiting.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -75,7 +75,7 @@ class CacheStore:
     def _use(self, key: Any, now_ns: int) -> Any:
         items = self.items
         item = items.by_key.get(key)
-        if item is None or item.expires_ns <= now_ns:
+        if item is None or item.place < 0 or item.expires_ns <= now_ns:
             self.misses += 1
             return MISSING
         self.hits += 1
@@ -114,7 +114,7 @@ class CacheStore:
                 [
                     (items.key(item), items.value(item))
                     for item in list(items.by_key.values())  # a copy: making tuples may run finalizers
-                    if item.expires_ns > now_ns
+                    if item.place >= 0 and item.expires_ns > now_ns
                 ]
             )
         finally:
@@ -122,7 +122,7 @@ class CacheStore:
         return found
 
     def _find(self, key: Any, now_ns: int) -> Item | None:
-        item = self.items.by_key.get(key)
+        item = self.items.find(key)
         return None if item is None or item.expires_ns <= now_ns else item
 
     # -- writing
@@ -182,8 +182,8 @@ class CacheStore:
         expires_ns = ends_ns
         if self._access_ns and self._access_ns < ttl_ns:
             expires_ns = now_ns + self._access_ns
-        item = items.by_key.get(key)
-        if expires_ns <= now_ns:  # it takes nobody's place
+        item = items.find(key)
+        if expires_ns <= now_ns or items.closed:  # it takes nobody's place
             if item is not None:
                 self._drop(item, now_ns, "replaced")
             self._note(key, value, "expired")
@@ -191,21 +191,40 @@ class CacheStore:
         if item is not None:
             self._note(key, items.value(item), "replaced" if item.expires_ns > now_ns else "expired")
             items.replace(item, value, expires_ns, weight)
-        elif items.weight + weight > self.maxsize:
-            item = items.oldest()
-            old_key = items.key(item)
-            self._note(old_key, items.value(item), "size" if item.expires_ns > now_ns else "expired")
-            if not items.relabel(item, old_key, key, value):
-                return self._store(key, value, ttl_ns, weight)
-            items.replace(item, value, expires_ns, weight)
         else:
-            item = items.add(key, value, expires_ns, weight)
-            if item is None:
-                return self._store(key, value, ttl_ns, weight)
+            item = self._enter(key, value, expires_ns, weight, now_ns)
         item.ttl_ends_ns = ends_ns
         while items.weight > self.maxsize:
-            self._drop(items.oldest(), now_ns, "size")
+            if items.all_due(now_ns):
+                self._drop(items.oldest(), now_ns, "size")
+            else:
+                self._expire_some(now_ns, to_the_ns=True)
         return expires_ns
+
+    def _enter(self, key: Any, value: Any, expires_ns: int, weight: int, now_ns: int) -> Item:
+        """Make an item of a key that has none: a new one or, if there is no room, the least recently used one."""
+        items = self.items
+        while True:
+            if items.weight + weight <= self.maxsize:
+                item = items.add(key, value, expires_ns, weight)
+                if item is not None:
+                    return item
+                found = items.find(key)
+                if found is None:
+                    continue
+                self._drop(found, now_ns, "replaced")  # the code of a key has written it meanwhile
+            elif not items.all_due(now_ns):
+                self._expire_some(now_ns, to_the_ns=True)
+            else:
+                oldest = items.oldest()
+                old_key = items.key(oldest)
+                old_value = items.value(oldest)
+                if items.relabel(oldest, old_key, key, value):
+                    self._note(old_key, old_value, "size")
+                    items.replace(oldest, value, expires_ns, weight)
+                    return oldest
+                if oldest.place >= 0:
+                    self._drop(oldest, now_ns, "size")
 
     def remove(self, key: Any) -> Any:
         """Remove a key and return its value, or MISSING."""
@@ -294,7 +313,9 @@ class CacheStore:
                 done += 1
                 try:
                     on_evict(key, value, cause)
-                except Exception:
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException:
                     log.exception("on_evict raised for key %r (cause: %s)", key, cause)
         finally:
             del self._delivering[thread]
@@ -303,13 +324,19 @@ class CacheStore:
 
     def _expire_some(self, now_ns: int, *, to_the_ns: bool) -> None:
         """Remove what has expired, under the lock, up to a batch."""
-        for item in self.items.due(now_ns, to_the_ns=to_the_ns):
-            if item.place < 0:
-                continue
-            if item.expires_ns <= now_ns:
-                self._drop(item, now_ns, "expired")
-            else:
-                self.items.schedule(item)
+        due = self.items.due(now_ns, to_the_ns=to_the_ns)
+        done = 0
+        try:
+            for item in due:
+                if item.place >= 0:
+                    if item.expires_ns <= now_ns:
+                        self._drop(item, now_ns, "expired")
+                    else:
+                        self.items.schedule(item)
+                done += 1
+        finally:
+            if done < len(due):  # interrupted in the code of a key
+                self.items.put_back(due[done:])
 
     def expire(self, *, to_the_ns: bool) -> int:
         """Remove all that has expired, a batch at a time, and return how many items are left."""

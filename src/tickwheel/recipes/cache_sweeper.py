@@ -9,14 +9,19 @@ It refers to the cache weakly, and is cancelled when the cache is gone.
 """
 
 import logging
-from typing import Any
-from weakref import ref
+import os
+from typing import Any, Final
+from weakref import WeakSet, ref
 
 from tickwheel.errors import TickwheelError, TimersStopped
 from tickwheel.timers.handle import TimerHandle
 from tickwheel.timers.timers import AbstractTimers
 
 __all__ = ["CacheSweeper"]
+
+# A ttl may be as long as a timer can wait, and what expires is looked at up to a tick later. Then a sweep finds nothing
+# to free, and starts the next timer.
+WAIT_NS_MAX: Final = 365 * 86_400 * 10**9
 
 log = logging.getLogger("tickwheel.recipes")
 
@@ -29,11 +34,14 @@ class CacheSweeper:
         self._timers: AbstractTimers | None = timers
         self._timer: TimerHandle | None = None
         self._due_ns = -1  # -1: no timer is pending
+        _sweepers.add(self)
 
     def plan(self, expires_ns: int) -> None:
         """Take note that an item was written; nearly always a timer is pending that comes before it expires."""
         if not 0 <= self._due_ns <= expires_ns:
-            self._start(self._cache())
+            cache = self._cache()
+            if cache is not None:  # as it is while the cache is collected
+                self._start(cache)
 
     def _start(self, cache: Any) -> None:
         store = cache._store
@@ -50,7 +58,7 @@ class CacheSweeper:
         if replaced is not None:
             replaced.cancel()
         try:  # outside the lock: the timers have one of their own
-            self._timer = self._timers.after(wait_ns / 1e9, _sweep, self._cache)
+            self._timer = self._timers.after(min(wait_ns, WAIT_NS_MAX) / 1e9, _sweep, self._cache)
         except TimersStopped:
             self._timers = None
             log.warning("the timers of %r were stopped; expired items are freed on writes only", cache)
@@ -66,9 +74,25 @@ class CacheSweeper:
         finally:
             self._start(cache)
 
+    def forget_timer(self) -> None:
+        """Have the next write start a timer: a forked child has none of its parent's."""
+        self._timer = None
+        self._due_ns = -1
+
     def __del__(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+
+_sweepers: WeakSet[CacheSweeper] = WeakSet()
+
+
+def _after_fork() -> None:
+    for sweeper in list(_sweepers):
+        sweeper.forget_timer()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _sweep(cache: "ref[Any]") -> None:

@@ -21,10 +21,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from math import ceil
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from threading import TIMEOUT_MAX
+from typing import Any, Final, Generic, NamedTuple, NoReturn, TypeVar, cast
 
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import Duration, to_ns
+from tickwheel.errors import NotCopyable
 from tickwheel.wheels import BINARY, TICK_MAX, HierarchicalWheel
 
 __all__ = ["AsyncDelayQueue", "DelayQueue"]
@@ -110,6 +112,23 @@ class DelayedItems(Generic[T]):
             pass
         return self.ready()
 
+    def all(self) -> list[T]:
+        """List the items in due order, after taking them off the wheel."""
+        self.count_due(TICK_MAX)
+        return list(self)
+
+    def rewind(self, tick: int) -> None:
+        """Have the hand of the wheel not ahead of a tick: put what is due later back on a new wheel."""
+        self.count_due(TICK_MAX)
+        wheel = HierarchicalWheel(BINARY)
+        expired: deque[tuple[int, T]] = deque()
+        for due, item in self._expired:
+            if due <= tick:
+                expired.append((due, item))
+            else:
+                wheel.start(due, item)
+        self.wheel, self._expired = wheel, expired
+
 
 class DelayQueue(queue.Queue[T]):
     """A `queue.Queue` with delays, for any number of threads on both sides. It starts no thread.
@@ -138,7 +157,7 @@ class DelayQueue(queue.Queue[T]):
         if block and timeout is not None:
             if timeout < 0:
                 raise ValueError("'timeout' must be a non-negative number")
-            end_ns = SYSTEM_CLOCK.monotonic_ns() + ceil(timeout * 1e9)
+            end_ns = SYSTEM_CLOCK.monotonic_ns() + ceil(min(timeout, TIMEOUT_MAX) * 1e9)
         with self.not_empty:
             try:
                 while not (due := self.queue.poll(self._tick())):
@@ -167,12 +186,19 @@ class DelayQueue(queue.Queue[T]):
     def drain(self) -> list[T]:
         """Take all items, due or not, in due order; `task_done` is expected for each, as after `get`."""
         with self.mutex:
-            items = [self._get() for _ in range(self._qsize())]
-            self._init(self.maxsize)  # the hand of the wheel went ahead of the clock
+            try:
+                items = self.queue.all()
+                self._init(self.maxsize)
+            except BaseException:  # interrupted: nothing is taken
+                self.queue.rewind(self._tick())
+                raise
             self.not_full.notify_all()
             if self.is_shutdown:
                 self.not_empty.notify_all()
             return items
+
+    def __reduce__(self) -> NoReturn:
+        raise NotCopyable(self, "make another queue instead")
 
     # -- hooks that queue.Queue calls under its lock; the others work on DelayedItems as on a deque
 
@@ -268,12 +294,19 @@ class AsyncDelayQueue(asyncio.Queue[T]):
 
     def drain(self) -> list[T]:
         """Take all items, due or not, in due order; `task_done` is expected for each, as after `get`."""
-        items = [self._get() for _ in range(self.qsize())]
-        self._init(self.maxsize)  # the hand of the wheel went ahead of the clock
+        try:
+            items = self._queue.all()
+            self._init(self.maxsize)
+        except BaseException:  # interrupted: nothing is taken
+            self._queue.rewind(self._tick())
+            raise
         for _ in items:
             self._wakeup_next(self._putters)
         self._end_if_drained()
         return items
+
+    def __reduce__(self) -> NoReturn:
+        raise NotCopyable(self, "make another queue instead")
 
     # -- hooks that asyncio.Queue calls; the others work on DelayedItems as on a deque
 

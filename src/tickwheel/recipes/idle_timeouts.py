@@ -10,12 +10,14 @@ is left:
     watched 0 s        touched 20 s      due 30 s, idle for 10 s: wait 20 s more      due 50 s, idle for 30 s: call back
 """
 
+import os
 from collections.abc import Callable, Hashable
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, TypeVarTuple, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, TypeVarTuple, Unpack, overload
+from weakref import WeakSet
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import DuplicateKey, InvalidTimers, MissingCallback
+from tickwheel.errors import DuplicateKey, InvalidTimers, MissingCallback, NotCopyable
 from tickwheel.recipes.idle_touches import IdleTouches, Touch
 from tickwheel.timers.handle import TimerHandle
 from tickwheel.timers.timers import AbstractTimers
@@ -45,7 +47,8 @@ class IdleTimeouts(IdleTouches, Generic[K]):
     """Watches keys by any set of timers; every method may be called from the threads that the timers allow.
 
     A key that is found idle is not watched any more when its callback is called, which may watch it again. What a
-    callback raises goes where the errors of other timers go.
+    callback raises goes where the errors of other timers go. A forked child watches nothing at first: it has none of
+    its parent's timers.
     """
 
     def __init__(self, timers: AbstractTimers) -> None:
@@ -55,6 +58,7 @@ class IdleTimeouts(IdleTouches, Generic[K]):
         self._timers = timers
         self._watches: dict[K, Watch] = {}
         self._lock = RLock()  # a finalizer may call us on the thread that holds it
+        _all.add(self)
 
     if TYPE_CHECKING:  # what IdleTouches has without types
 
@@ -109,10 +113,13 @@ class IdleTimeouts(IdleTouches, Generic[K]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} watched={len(self)}>"
 
-    def _look(self, watch: Watch) -> None:
+    def __reduce__(self) -> NoReturn:
+        raise NotCopyable(self, "make another one instead")
+
+    def _look(self, watch: Watch) -> object:
         with self._lock:
             if self._watches.get(watch.key) is not watch:
-                return  # forgotten while its timer came due
+                return None  # forgotten while its timer came due
             left_ns = self._end_if_idle(watch.touch, watch.timeout_ns)
             if left_ns > 0:
                 try:
@@ -120,10 +127,28 @@ class IdleTimeouts(IdleTouches, Generic[K]):
                 except BaseException:
                     self._drop(watch)  # nobody looks at it any more
                     raise
-                return
+                return None
             self._drop(watch)
-        watch.on_idle(*watch.args)
+        return watch.on_idle(*watch.args)  # AsyncTimers awaits a coroutine
 
     def _drop(self, watch: Watch) -> None:
         self._watches.pop(watch.key, None)
         self._touches.pop(watch.key, None)
+
+    def _begin_anew(self) -> None:
+        """Watch nothing, with new locks: in a forked child a thread that does not exist may hold the old ones."""
+        self._lock = RLock()
+        self._touch_lock = RLock()
+        self._watches.clear()
+        self._touches.clear()
+
+
+_all: WeakSet[IdleTimeouts[Any]] = WeakSet()
+
+
+def _after_fork() -> None:
+    for timeouts in list(_all):
+        timeouts._begin_anew()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -3,7 +3,7 @@
 `IdleTimeouts` is an ordinary class on top of this one: a native class that is generic cannot be referred to weakly.
 """
 
-from threading import Lock
+from threading import RLock
 from typing import Any, Final, final
 
 from mypy_extensions import mypyc_attr
@@ -36,7 +36,7 @@ class IdleTouches:
     def __init__(self, time: ScaledClock) -> None:
         self._time = time
         self._touches: dict[Any, Touch] = {}
-        self._touch_lock: Any = Lock()
+        self._touch_lock: Any = RLock()  # the code of a key may touch another
 
     def touch(self, key: Any) -> bool:
         """Note that a key is not idle; False if it is not watched."""
@@ -65,7 +65,7 @@ class IdleTouches:
 def _touch(touch: Touch | None, now_ns: int) -> bool:
     if touch is None or touch.last_ns == ENDED:
         return False
-    touch.last_ns = now_ns
+    touch.last_ns = max(touch.last_ns, now_ns)  # another thread may have read the clock later, and be here before
     return True
 
 

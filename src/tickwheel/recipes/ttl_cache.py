@@ -20,11 +20,11 @@ was there when they were made; `dict(cache)` reads each item by itself, `dict(ca
 # ruff: noqa: D102 - methods whose types are given here have their docstrings in CacheCore
 
 from collections.abc import Callable, Hashable, ItemsView, Iterator, MutableMapping, ValuesView
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import InvalidCache, InvalidTimers, MissingCallback
+from tickwheel.errors import InvalidCache, InvalidTimers, MissingCallback, NotCopyable, shown
 from tickwheel.recipes.cache_core import CacheCore
 from tickwheel.recipes.cache_loads import load
 from tickwheel.recipes.cache_store import FOREVER_NS, MISSING, CacheStore, Cause
@@ -63,17 +63,17 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
         clock: Clock | None = None,
     ) -> None:
         if type(maxsize) is not int or maxsize < 1:  # True is none
-            raise InvalidCache(f"invalid maxsize {maxsize!r}: expected an int of at least 1")
+            raise InvalidCache(f"invalid maxsize {shown(maxsize)}: expected an int of at least 1")
         for name, function in (("weigher", weigher), ("on_evict", on_evict)):
             if function is not None and not callable(function):
-                raise InvalidCache(f"invalid {name} {function!r}: expected a function")
+                raise InvalidCache(f"invalid {name} {shown(function)}: expected a function")
         if timers is not None and not isinstance(timers, AbstractTimers):
             raise InvalidTimers(timers)
         if ttl is None and expire_after_access is None:
             raise InvalidCache("items would never expire: give a ttl, or expire_after_access, or both")
         access_ns = 0 if expire_after_access is None else to_ns(expire_after_access)
         if expire_after_access is not None and access_ns == 0:
-            raise InvalidCache(f"invalid expire_after_access {expire_after_access!r}: expected more than 0 s")
+            raise InvalidCache(f"invalid expire_after_access {shown(expire_after_access)}: expected more than 0 s")
         if ttl is None:
             ttl_ns, ttl_of = FOREVER_NS, None
         elif callable(ttl):
@@ -161,6 +161,9 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
         loaded: V = load(self._store, key, loader, ttl)
         return loaded
 
+    def __reduce__(self) -> NoReturn:
+        raise NotCopyable(self, "make another cache and update() it from this one instead")
+
     def __repr__(self) -> str:
         held = len(self._store.items)
         return f"<{type(self).__name__} items={held} maxsize={self.maxsize} hits={self.hits} misses={self.misses}>"
@@ -201,5 +204,5 @@ def _reader(clock: object, timers: AbstractTimers | None) -> Callable[[], int]:
         clock = SystemClock() if timers is None else timers._clock
     read: Callable[[], int] | None = getattr(clock, "monotonic_ns", None)
     if not callable(read) or type(read()) is not int:
-        raise InvalidCache(f"invalid clock {clock!r}: expected one whose monotonic_ns() returns an int")
+        raise InvalidCache(f"invalid clock {shown(clock)}: expected one whose monotonic_ns() returns an int")
     return read
