@@ -302,3 +302,15 @@ def test_infinity_does_not_come_on_virtual_time() -> None:
 
     assert aio.run(main(), clock=clock) == "waited for the thread"
     assert clock.monotonic() < 2
+
+
+def test_a_destructor_finds_a_cancelled_call_in_order(loop: Any) -> None:
+    seen: list[Any] = []
+
+    class Argument:
+        def __del__(self) -> None:
+            seen.append((calls[0]._callback, calls[0]._args, calls[0].cancelled()))
+
+    calls: list[Any] = [loop.call_later(60, print, Argument(), Argument())]
+    calls[0].cancel()
+    assert seen == [(None, (), True)] * 2

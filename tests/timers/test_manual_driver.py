@@ -567,3 +567,30 @@ def test_a_callback_that_cannot_be_described_is_reported(caplog: pytest.LogCaptu
     timers.advance(5)
     assert handle.done
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("end", ["cancel", "run", "stop"])
+def test_a_destructor_finds_the_handle_in_order(end: str) -> None:
+    seen: list[Any] = []
+
+    class Argument:
+        def __call__(self, *_: Any) -> None:
+            pass
+
+        def __hash__(self) -> int:
+            return 1
+
+        def __del__(self) -> None:
+            handle = handles[0]
+            seen.append((handle.callback, handle.args, handle.key, handle.group, repr(handle)))
+
+    timers = ManualTimers()
+    handles = [timers.after(1, Argument(), Argument(), key=Argument(), group=Argument())]
+    if end == "cancel":
+        handles[0].cancel()
+    elif end == "run":
+        timers.advance(1)
+    else:
+        timers.stop()
+    state = "done" if end == "run" else "cancelled"
+    assert seen == [(None, (), None, None, f"<TimerHandle {state}>")] * 4

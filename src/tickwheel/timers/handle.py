@@ -142,17 +142,14 @@ class TimerHandle(Timer):
 
     def release(self) -> object:
         """Let go of everything that is the user's: it is over."""
-        args, details = self._args, self._details  # dropped when all is in order again: see Timer.release
+        # Handed to the caller, and dropped there, when all is in order again: see Timer.release.
+        held = (self.payload, self._args, self.key, self.group)
+        self.payload = None
         self._args = ()
-        key: object = None
-        group: object = None
-        if details is not None:
-            key, group = details.key, details.group
-            details.key = None
-            details.group = None
-        callback = super().release()
-        del args, details, key, group
-        return callback
+        if self._details is not None:
+            self._details.key = None
+            self._details.group = None
+        return held
 
     def describe(self) -> str:
         """Name what it runs, for messages."""

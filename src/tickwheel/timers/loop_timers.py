@@ -121,17 +121,17 @@ class Call(LoopTimer):
 
     def release(self) -> object:
         """Let go of the callback and all it was to be called with and in."""
-        args, context = self._args, self._context  # dropped when all is in order again: see Timer.release
+        held = (self.payload, self._args, self._context)  # dropped by the caller: see Timer.release
+        self.payload = None
         self._args = ()
         self._context = None
-        callback = super().release()
-        del args, context
-        return callback
+        return held
 
     def _run(self) -> None:
         self._note()
+        callback: Any = self.payload
         args, context = self._args, self._context
-        callback: Any = self.release()
+        self.release()
         try:
             if args:
                 context.run(callback, *args)
@@ -202,15 +202,15 @@ class SleepTimer(LoopTimer):
 
     def release(self) -> object:
         """Let go of the future and its result."""
-        result = self._result
+        held = (self.payload, self._result)  # dropped by the caller: see Timer.release
+        self.payload = None
         self._result = None
-        future = super().release()
-        del result
-        return future
+        return held
 
     def _run(self) -> None:
         result = self._result
-        future: Any = self.release()
+        future: Any = self.payload
+        self.release()
         if not future.done():
             future.set_result(result)
 
