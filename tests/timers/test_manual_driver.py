@@ -594,3 +594,30 @@ def test_a_destructor_finds_the_handle_in_order(end: str) -> None:
         timers.stop()
     state = "done" if end == "run" else "cancelled"
     assert seen == [(None, (), None, None, f"<TimerHandle {state}>")] * 4
+
+
+def test_a_key_that_cannot_be_hashed_any_more_keeps_no_timer_from_running() -> None:
+    class Key:
+        broken = False
+
+        def __hash__(self) -> int:
+            if self.broken:
+                raise ValueError("no hash")
+            return 1
+
+    timers = ManualTimers()
+    ran: list[str] = []
+    key, group = Key(), Key()
+    timers.after(1, ran.append, "keyed", key=key)
+    timers.after(1, ran.append, "grouped", group=group)
+    cancelled = timers.after(2, ran.append, "cancelled", key=group)
+    timers.after(1, ran.append, "other")
+    key.broken = group.broken = True
+    assert cancelled.cancel()
+    timers.advance(5)
+    assert ran == ["keyed", "grouped", "other"]
+    key.broken = group.broken = False
+    assert (timers.get(key), timers.cancel(group), timers.cancel_group(group)) == (None, False, 0)
+    timers.after(1, ran.append, "again", key=key)
+    timers.advance(1)
+    assert ran[-1] == "again"

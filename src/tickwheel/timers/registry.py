@@ -163,7 +163,7 @@ class TimerRegistry(TimerOwner):
     def _list(self, handle: TimerHandle, replace: bool) -> TimerHandle | None:  # noqa: FBT001 - as above
         """Enter a handle by key and group; return the one it replaced, to be released outside of the lock."""
         key, group = handle.key, handle.group
-        replaced = None if key is None else self.by_key.get(key)
+        replaced = None if key is None else self.find_key(key)
         if replaced is not None and not replace:
             raise DuplicateKey(key)
         if group is not None:
@@ -178,13 +178,16 @@ class TimerRegistry(TimerOwner):
         if handle._details is None:
             return
         key, group = handle.key, handle.group
-        if key is not None and self.by_key.get(key) is handle:
-            del self.by_key[key]
-        members = self.by_group.get(group) if group is not None else None
-        if members is not None:
-            members.pop(handle, None)
-            if not members:
-                del self.by_group[group]
+        try:
+            if key is not None and self.by_key.get(key) is handle:
+                del self.by_key[key]
+            members = self.by_group.get(group) if group is not None else None
+            if members is not None:
+                members.pop(handle, None)
+                if not members:
+                    del self.by_group[group]
+        except Exception:  # noqa: BLE001 - a key that cannot be hashed any more keeps no timer from running or ending
+            return
 
     # -- stopping and moving
 
@@ -193,7 +196,12 @@ class TimerRegistry(TimerOwner):
         if isinstance(handle_or_key, TimerHandle):
             handle = handle_or_key
             return handle if handle._owner is self and handle.slot is not STOPPED else None
-        return self.by_key.get(handle_or_key)
+        return self.find_key(handle_or_key)
+
+    def find_key(self, key: object) -> TimerHandle | None:
+        """Return the handle with a key; one that is over is there only if its key's hash has changed or failed."""
+        handle = self.by_key.get(key)
+        return handle if handle is not None and handle.slot is not STOPPED else None
 
     def cancel(self, handle_or_key: object) -> bool:
         """Keep a timer from running again; False if there is none, or it is over."""
@@ -215,7 +223,7 @@ class TimerRegistry(TimerOwner):
     def cancel_group(self, group: Hashable) -> int:
         """Cancel every timer of a group and return how many."""
         with self.lock:
-            members = list(self.by_group.get(group, ()))
+            members = [handle for handle in self.by_group.get(group, ()) if handle.slot is not STOPPED]
             for handle in members:
                 self._withdraw(handle)
         for handle in members:

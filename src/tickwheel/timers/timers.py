@@ -141,7 +141,7 @@ class AbstractTimers(ABC):
 
     def get(self, key: Hashable) -> TimerHandle | None:
         """Return the timer with a key, if it is not over."""
-        return self._registry.by_key.get(key)
+        return self._registry.find_key(key)
 
     def __len__(self) -> int:
         return len(self._registry.wheel)
