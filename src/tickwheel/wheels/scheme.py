@@ -72,9 +72,10 @@ class Scheme(ABC):
 
     def start(self, delay: object, payload: object = None, key: Hashable = None) -> Timer:
         """Start a timer that is due `max(delay, 1)` ticks from now."""
+        ticks = checked_delay(delay, self._reach())
         if key is not None:
             return self._start_keyed(delay, payload, key)
-        timer = self._begin(self._now + checked_delay(delay, self._reach()), payload)
+        timer = self._begin(self._now + ticks, payload)
         self._started += 1
         return timer
 
