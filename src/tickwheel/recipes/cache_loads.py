@@ -4,7 +4,7 @@
     thread 2          get_or_load("a")   waits ................. returns it
     thread 3                     get_or_load("b")   calls the loader
 
-A load is listed in `CacheStore.loads` until it ends or its key is written: whoever asks after that starts another.
+A load is listed in `CacheStore.loads` until it ends or its key is written; a call after that starts another load.
 """
 
 import os
