@@ -24,6 +24,7 @@ HOT = (
     "durations.py",
     "recipes/cache_core.py",
     "recipes/cache_items.py",
+    "recipes/cache_notices.py",
     "recipes/cache_store.py",
     "recipes/idle_touches.py",
     "scheduler/draft.py",

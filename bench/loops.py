@@ -105,9 +105,15 @@ class EventLoopRig(LoopRig):
 class HandleRig(LoopRig):
     """Timers of tickwheel, through the lines of an event loop: `after(delay, callback)` and `handle.cancel()`."""
 
-    def __init__(self, timers: Timers | AsyncTimers) -> None:
+    def __init__(self, timers: Timers | AsyncTimers, loop: asyncio.AbstractEventLoop | None = None) -> None:
         verbs: Any = SimpleNamespace(call_later=timers.after, close=timers.stop)
         super().__init__(verbs)
+        self.driving_loop = loop
+
+    def close(self) -> None:  # noqa: D102
+        super().close()
+        if self.driving_loop is not None:
+            self.driving_loop.close()
 
 
 class UvloopRig(LoopRig):

@@ -89,6 +89,11 @@ def _cachetools() -> Rig:
     return CacheRig(cachetools.TTLCache[str, str])
 
 
+def _async_handles() -> Rig:
+    loop = asyncio.SelectorEventLoop()
+    return HandleRig(AsyncTimers(loop), loop)
+
+
 def _aio_timeout(loop: asyncio.AbstractEventLoop) -> Rig:
     return TimeoutRig(loop, aio.timeout)
 
@@ -142,7 +147,7 @@ _ALL = (
     Subject(
         ASYNC_HANDLES,
         "handle",
-        lambda: HandleRig(AsyncTimers(asyncio.SelectorEventLoop())),
+        _async_handles,
         n_max=1_000_000,
         note="after and cancel, on asyncio's loop",
     ),

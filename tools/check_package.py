@@ -111,6 +111,8 @@ def try_out(built: Path, folder: Path, build: str) -> None:
     )
     told = run(python, "-W", "error::RuntimeWarning", "-c", PROGRAM, folder=folder, environment=environment).strip()
     expect(told == build, f"{built.name} is {told}, and should be {build}")
+    native = sorted(path.name for path in folder.glob("lib/python*/site-packages/tickwheel*/**/*.so"))
+    expect(bool(native) == (build == "compiled"), f"{built.name} is {build}, and its native modules are {native}")
     expect(
         "tickwheel" in run(folder / "bin" / "tickwheel", "--help", folder=folder, environment=environment), "no help"
     )

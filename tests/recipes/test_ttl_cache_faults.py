@@ -260,6 +260,34 @@ def test_a_load_of_a_thread_that_a_forked_child_lacks_is_not_waited_for() -> Non
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
 
 
+def test_a_forked_child_does_not_wait_for_the_lock_of_a_thread_that_it_lacks() -> None:
+    cache: TTLCache[object, int] = TTLCache(5, "1h")
+    begun, end = Event(), Event()
+
+    class Key:
+        def __hash__(self) -> int:
+            return 7
+
+        def __eq__(self, other: object) -> bool:
+            begun.set()
+            end.wait()
+            return self is other
+
+    cache[Key()] = 1
+    thread = Thread(target=cache.pop, args=(Key(), None))  # compares the keys under the lock
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        writer = Thread(target=lambda: (cache.set("k", 2), os._exit(cache["k"])), daemon=True)
+        writer.start()
+        writer.join(20)  # for ever, before
+        os._exit(1)
+    end.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+
+
 def test_a_forked_child_sweeps_again_after_a_write() -> None:
     from tickwheel import Timers  # noqa: PLC0415 - threads are started here alone
 

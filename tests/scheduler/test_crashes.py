@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-KILLS = int(os.environ.get("TICKWHEEL_KILLS", "200"))
+KILLS = int(os.environ.get("TICKWHEEL_KILLS", "60"))
 LIFE_S_MAX = 0.25  # after it is ready
 
 

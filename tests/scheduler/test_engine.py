@@ -364,7 +364,7 @@ def test_a_hundred_thousand_far_tasks_stay_in_the_store(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_a_year_of_mixed_tasks_is_the_same_story_for_the_same_seed() -> None:
+def test_a_quarter_of_mixed_tasks_is_the_same_story_for_the_same_seed() -> None:
     def live() -> tuple[list[tuple[int, str]], dict[str, int]]:
         world = World(seed=7)
 
@@ -374,17 +374,17 @@ def test_a_year_of_mixed_tasks_is_the_same_story_for_the_same_seed() -> None:
                 kind = chance.choice(["once", "every", "cron", "fail"])
                 args = {"what": f"{kind}-{number}"}
                 if kind == "once":
-                    await scheduler.add("note", args, delay=chance.randrange(365 * DAY))
+                    await scheduler.add("note", args, delay=chance.randrange(90 * DAY))
                 elif kind == "every":
-                    await scheduler.add("note", args, every=chance.randrange(DAY, 30 * DAY))
+                    await scheduler.add("note", args, every=chance.randrange(DAY // 4, 30 * DAY))
                 elif kind == "cron":
                     await scheduler.add("note", args, cron=f"{chance.randrange(60)} {chance.randrange(24)} 1 * *")
                 else:
-                    await scheduler.add("fail", args, delay=chance.randrange(365 * DAY))
-            await asyncio.sleep(366 * DAY)
+                    await scheduler.add("fail", args, delay=chance.randrange(90 * DAY))
+            await asyncio.sleep(91 * DAY)
             return {status.value: count for status, count in (await scheduler.counts()).items()}
 
-        counts = world.play(story, retention_ms=400 * DAY * 1000)
+        counts = world.play(story, retention_ms=100 * DAY * 1000)
         early = [event for event in world.events if event.late_ms is not None and event.late_ms < 0]
         assert early == []
         return world.ran, counts

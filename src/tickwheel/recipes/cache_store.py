@@ -5,18 +5,16 @@ runs. User code runs outside the lock: `weigher` and `ttl` before it is taken, `
 after it is released. The lock is reentrant, because `__hash__` and `__eq__` of keys cannot be kept out.
 """
 
-import logging
 from collections.abc import Callable
-from threading import RLock, get_ident
-from typing import Any, Final, Literal, final
+from threading import RLock
+from typing import Any, Final, final
 
 from tickwheel.durations import to_ns
 from tickwheel.errors import InvalidWeight
 from tickwheel.recipes.cache_items import CacheItems, Item
+from tickwheel.recipes.cache_notices import Cause, EvictionNotices
 
-__all__ = ["FOREVER_NS", "MISSING", "CacheStore", "Cause"]
-
-Cause = Literal["expired", "size", "replaced", "deleted"]
+__all__ = ["FOREVER_NS", "MISSING", "CacheStore"]
 
 # Between any two lines of the interpreted build another thread may run.
 INTERPRETED: Final[bool] = __file__.endswith(".py")
@@ -24,8 +22,6 @@ INTERPRETED: Final[bool] = __file__.endswith(".py")
 FOREVER_NS: Final = 2**61  # 73 years: a native integer still holds the sum of this and a reading of the clock
 
 MISSING: Final = object()
-
-log: Final = logging.getLogger("tickwheel.recipes")
 
 
 @final
@@ -53,12 +49,15 @@ class CacheStore:
         self._ttl_of = ttl_of
         self._access_ns = access_ns  # 0: reading does not extend
         self._weigher = weigher
-        self._on_evict = on_evict
+        self._notices = None if on_evict is None else EvictionNotices(on_evict)
+        self._gone: list[Any] = []  # (key, value, cause) of what left under the lock; without on_evict the value
+        self.renew_lock()
+
+    def renew_lock(self) -> None:
+        """Take a new lock: in a forked child, the old one may never be released."""
         lock: Any = RLock()
         self.acquire: Callable[[], object] = lock.acquire  # a `with` looks both up each time
         self.release: Callable[[], object] = lock.release
-        self._gone: list[Any] = []  # (key, value, cause) of what left under the lock; without on_evict the value
-        self._delivering: dict[int, list[Any]] = {}  # by thread: notices that a call further up delivers
 
     # -- reading
 
@@ -278,47 +277,20 @@ class CacheStore:
         if self.items.remove(item, key):
             self._note(key, value, "expired" if expired else cause)
 
-    # -- notices
-
     def _note(self, key: Any, value: Any, cause: Cause) -> None:
-        """Keep what goes until the lock is released."""
-        if self._on_evict is None:
-            self._gone.append(value)
-        else:
-            self._gone.append((key, value, cause))
+        """Keep what leaves until the lock is released."""
+        self._gone.append(value if self._notices is None else (key, value, cause))
 
     def _unlock(self) -> None:
-        """Release the lock, and deliver the notices of what went under it."""
+        """Release the lock, drop what left under it, and deliver the notices of it."""
         gone = self._gone
         if not gone:
             self.release()
             return
         self._gone = []
         self.release()
-        if self._on_evict is not None:
-            self._deliver(gone)
-
-    def _deliver(self, gone: list[Any]) -> None:
-        thread = get_ident()
-        waiting = self._delivering.get(thread)
-        if waiting is not None:  # within a callback: what went before is told first
-            waiting.extend(gone)
-            return
-        self._delivering[thread] = gone
-        on_evict: Any = self._on_evict
-        done = 0
-        try:
-            while done < len(gone):
-                key, value, cause = gone[done]
-                done += 1
-                try:
-                    on_evict(key, value, cause)
-                except (KeyboardInterrupt, SystemExit):
-                    raise
-                except BaseException:
-                    log.exception("on_evict raised for key %r (cause: %s)", key, cause)
-        finally:
-            del self._delivering[thread]
+        if self._notices is not None:
+            self._notices.deliver(gone)
 
     # -- expiry
 

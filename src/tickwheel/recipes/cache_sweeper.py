@@ -9,9 +9,8 @@ It refers to the cache weakly, and is cancelled when the cache is gone.
 """
 
 import logging
-import os
 from typing import Any, Final
-from weakref import WeakSet, ref
+from weakref import ref
 
 from tickwheel.errors import TickwheelError, TimersStopped
 from tickwheel.timers.handle import TimerHandle
@@ -34,7 +33,6 @@ class CacheSweeper:
         self._timers: AbstractTimers | None = timers
         self._timer: TimerHandle | None = None
         self._due_ns = -1  # -1: no timer is pending
-        _sweepers.add(self)
 
     def plan(self, expires_ns: int) -> None:
         """Take note that an item was written; nearly always a timer is pending that comes before it expires."""
@@ -82,17 +80,6 @@ class CacheSweeper:
     def __del__(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-
-
-_sweepers: WeakSet[CacheSweeper] = WeakSet()
-
-
-def _after_fork() -> None:
-    for sweeper in list(_sweepers):
-        sweeper.forget_timer()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def _sweep(cache: "ref[Any]") -> None:

@@ -19,15 +19,18 @@ was there when they were made; `dict(cache)` reads each item by itself, `dict(ca
 
 # ruff: noqa: D102 - methods whose types are given here have their docstrings in CacheCore
 
+import os
 from collections.abc import Callable, Hashable, ItemsView, Iterator, MutableMapping, ValuesView
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from weakref import WeakValueDictionary
 
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidCache, InvalidTimers, MissingCallback, NotCopyable, shown
 from tickwheel.recipes.cache_core import CacheCore
 from tickwheel.recipes.cache_loads import load
-from tickwheel.recipes.cache_store import FOREVER_NS, MISSING, CacheStore, Cause
+from tickwheel.recipes.cache_notices import Cause
+from tickwheel.recipes.cache_store import FOREVER_NS, MISSING, CacheStore
 from tickwheel.recipes.cache_sweeper import CacheSweeper
 from tickwheel.timers.timers import AbstractTimers
 
@@ -82,9 +85,11 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
             ttl_ns, ttl_of = to_ns(ttl), None
         now_ns = _reader(clock, timers)
         super().__init__(CacheStore(maxsize, now_ns, ttl_ns, ttl_of, access_ns, weigher, on_evict))
+        self._sweeper: CacheSweeper | None = None
         if timers is not None:
             self._sweeper = CacheSweeper(self, timers)
             self._store.planner = self._sweeper.plan
+        _caches[id(self)] = self
 
     if TYPE_CHECKING:  # what CacheCore has without types
 
@@ -161,12 +166,29 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
         loaded: V = load(self._store, key, loader, ttl)
         return loaded
 
+    def _begin_anew(self) -> None:
+        """Go on in a forked child: with the items of the parent, but none of its threads and timers."""
+        self._store.renew_lock()
+        if self._sweeper is not None:
+            self._sweeper.forget_timer()
+
     def __reduce__(self) -> NoReturn:
         raise NotCopyable(self, "make another cache and update() it from this one instead")
 
     def __repr__(self) -> str:
         held = len(self._store.items)
         return f"<{type(self).__name__} items={held} maxsize={self.maxsize} hits={self.hits} misses={self.misses}>"
+
+
+_caches: WeakValueDictionary[int, TTLCache[Any, Any]] = WeakValueDictionary()  # by id: a mapping has no hash
+
+
+def _after_fork() -> None:
+    for cache in list(_caches.values()):
+        cache._begin_anew()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Items(ItemsView[K, V]):

@@ -1,0 +1,49 @@
+"""Tells the user of a `TTLCache` what has left it, one notice after the other.
+
+`on_evict` may use the cache, and so make other items leave. Their notices wait until the present ones are delivered:
+
+    cache["c"] = 3      "a" leaves:  on_evict("a", ...) sets cache["d"]       "b" leaves: its notice waits
+                                     on_evict("b", ...)
+"""
+
+import logging
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any, Final, Literal, final
+
+__all__ = ["Cause", "EvictionNotices"]
+
+Cause = Literal["expired", "size", "replaced", "deleted"]
+
+log: Final = logging.getLogger("tickwheel.recipes")
+
+
+@final
+class EvictionNotices:
+    """Calls `on_evict`, in the thread that made the items leave and outside the lock."""
+
+    def __init__(self, on_evict: Callable[[Any, Any, Cause], object]) -> None:
+        self._on_evict = on_evict
+        self._delivering: dict[int, list[Any]] = {}  # by thread: notices that a call further up delivers
+
+    def deliver(self, gone: list[Any]) -> None:
+        """Deliver a notice of each (key, value, cause)."""
+        thread = get_ident()
+        waiting = self._delivering.get(thread)
+        if waiting is not None:
+            waiting.extend(gone)
+            return
+        self._delivering[thread] = gone
+        done = 0
+        try:
+            while done < len(gone):
+                key, value, cause = gone[done]
+                done += 1
+                try:
+                    self._on_evict(key, value, cause)
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException:
+                    log.exception("on_evict raised for key %r (cause: %s)", key, cause)
+        finally:
+            del self._delivering[thread]
