@@ -34,6 +34,7 @@ HOT = (
     "timers/scaled_clock.py",
     "timers/registry.py",
     "timers/timeouts.py",
+    "timers/timers_core.py",
 )
 
 COMPILER_FLAGS = [

@@ -279,7 +279,7 @@ def test_a_forked_child_does_not_wait_for_the_lock_of_a_thread_that_it_lacks() -
     begun.wait()
     child = os.fork()
     if child == 0:
-        writer = Thread(target=lambda: (cache.set("k", 2), os._exit(cache["k"])), daemon=True)
+        writer = Thread(target=lambda: os._exit(cache.setdefault("k", 2)), daemon=True)
         writer.start()
         writer.join(20)  # for ever, before
         os._exit(1)

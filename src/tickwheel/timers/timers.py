@@ -5,21 +5,24 @@ event loop (`AsyncTimers`), or the program itself (`ManualTimers`). They collect
 batches of bounded size, and run it outside.
 """
 
+# ruff: noqa: D102 - methods whose types are given here have their docstrings in TimersCore
+
 import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from inspect import iscoroutine
 from random import Random
-from typing import Any, Final, Literal, Self, TypedDict, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, TypeVarTuple, Unpack
 from weakref import WeakSet, ref
 
 from tickwheel.clock import Clock
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import CoroutineNotAwaited, InvalidOption, InvalidSchedule, MissingCallback, UnknownOption
+from tickwheel.errors import CoroutineNotAwaited, InvalidOption, InvalidSchedule, UnknownOption
 from tickwheel.timers.handle import Details, PendingTimer, TimerHandle
 from tickwheel.timers.registry import TimerRegistry
 from tickwheel.timers.scaled_clock import ScaledClock
+from tickwheel.timers.timers_core import TimersCore
 from tickwheel.wheels import BINARY, Geometry, Stats
 
 __all__ = ["AbstractTimers", "Options"]
@@ -44,7 +47,7 @@ class Options(TypedDict, total=False):
     rng: Random  # the source of jitter
 
 
-class AbstractTimers(ABC):
+class AbstractTimers(TimersCore, ABC):
     """The verbs all drivers share."""
 
     def __init__(self, clock: Clock, **options: Unpack[Options]) -> None:
@@ -52,28 +55,28 @@ class AbstractTimers(ABC):
         geometry = options.get("geometry", BINARY)
         self._clock = clock
         self._time = ScaledClock(clock)
-        self._job = options.get("job")
         self._on_error = options.get("on_error")
         self._slow_ns = to_ns(options.get("slow", SLOW_SECONDS))
         self._rng = options.get("rng") or Random()  # noqa: S311 - spreads timers, keeps no secrets
-        self._registry = TimerRegistry(ref(self), self._time, geometry, options.get("pending_max", PENDING_MAX))
+        registry = TimerRegistry(ref(self), self._time, geometry, options.get("pending_max", PENDING_MAX))
+        super().__init__(registry, options.get("job"))
         _instances.add(self)
 
     # -- starting
 
-    def after(
-        self,
-        delay: Duration,
-        callback: Callable[[Unpack[Ts]], object] | None = None,
-        *args: *Ts,
-        key: Hashable = None,
-        group: Hashable = None,
-        replace: bool = False,
-    ) -> TimerHandle:
-        """Run a callback once, after a delay. Without a callback, run the default `job` with the key."""
-        if callback is None:
-            return self._registry.start(self._default_job(args), (key,), delay, key, group, replace)
-        return self._registry.start(callback, args, delay, key, group, replace)
+    if TYPE_CHECKING:  # what TimersCore has without types
+
+        def after(
+            self,
+            delay: Duration,
+            callback: Callable[[Unpack[Ts]], object] | None = None,
+            *args: *Ts,
+            key: Hashable = None,
+            group: Hashable = None,
+            replace: bool = False,
+        ) -> TimerHandle: ...
+        def cancel(self, handle_or_key: TimerHandle | Hashable) -> bool: ...
+        def touch(self, handle_or_key: TimerHandle | Hashable, delay: Duration | None = None) -> bool: ...
 
     def every(
         self,
@@ -117,27 +120,11 @@ class AbstractTimers(ABC):
         self._registry.enter(handle, first_ns, replace)
         return handle
 
-    def _default_job(self, args: tuple[Any, ...]) -> Callable[[Any], object]:
-        if self._job is None or args:
-            raise MissingCallback
-        return self._job
-
-    # -- cancelling, touching, asking
-
-    def cancel(self, handle_or_key: TimerHandle | Hashable) -> bool:
-        """Keep a timer from running again; False if there is none, or it is over."""
-        return self._registry.cancel(handle_or_key)
+    # -- cancelling many, asking
 
     def cancel_group(self, group: Hashable) -> int:
         """Cancel every timer of a group and return how many."""
         return self._registry.cancel_group(group)
-
-    def touch(self, handle_or_key: TimerHandle | Hashable, delay: Duration | None = None) -> bool:
-        """Restart the wait of a timer, with its first delay or another one; False if there is none, or it is over.
-
-        A timer that is due and has not begun runs once, at the new deadline.
-        """
-        return self._registry.touch(handle_or_key, None if delay is None else to_ns(delay))
 
     def get(self, key: Hashable) -> TimerHandle | None:
         """Return the timer with a key, if it is not over."""
@@ -195,8 +182,11 @@ class AbstractTimers(ABC):
 
     # -- for the drivers
 
-    def _wake(self) -> None:  # noqa: B027 - nobody waits for a program that turns the wheel itself
-        """Look at the wheel again, under the lock: something is due before what is waited for."""
+    def _wake(self) -> None:
+        """Look at the wheel again, under the lock: something is due before what is waited for.
+
+        Nobody waits for a program that turns the wheel itself.
+        """
 
     def _run_due(self) -> None:
         """Run everything in the due ring, in order. What is left when a callback ends the driver stays there."""

@@ -1,0 +1,54 @@
+"""The methods of all timers that are compiled, because they are called for every timer.
+
+`AbstractTimers` is an ordinary class on top of this one: the registry refers to it weakly, and users may subclass it.
+"""
+
+from typing import Any
+
+from mypy_extensions import mypyc_attr
+
+from tickwheel.durations import to_ns
+from tickwheel.errors import MissingCallback
+from tickwheel.timers.handle import TimerHandle
+from tickwheel.timers.registry import TimerRegistry
+
+__all__ = ["TimersCore"]
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class TimersCore:
+    """Starts, cancels and touches timers, untyped: `AbstractTimers` has the types."""
+
+    def __init__(self, registry: TimerRegistry, job: Any) -> None:
+        self._registry = registry
+        self._job = job
+
+    def after(
+        self,
+        delay: Any,
+        callback: Any = None,
+        *args: Any,
+        key: Any = None,
+        group: Any = None,
+        replace: bool = False,
+    ) -> TimerHandle:
+        """Run a callback once, after a delay. Without a callback, run the default `job` with the key."""
+        if callback is None:
+            return self._registry.start(self._default_job(args), (key,), delay, key, group, replace)
+        return self._registry.start(callback, args, delay, key, group, replace)
+
+    def _default_job(self, args: tuple[Any, ...]) -> Any:
+        if self._job is None or args:
+            raise MissingCallback
+        return self._job
+
+    def cancel(self, handle_or_key: Any) -> bool:
+        """Keep a timer from running again; False if there is none, or it is over."""
+        return self._registry.cancel(handle_or_key)
+
+    def touch(self, handle_or_key: Any, delay: Any = None) -> bool:
+        """Restart the wait of a timer, with its first delay or another one; False if there is none, or it is over.
+
+        A timer that is due and has not begun runs once, at the new deadline.
+        """
+        return self._registry.touch(handle_or_key, None if delay is None else to_ns(delay))
