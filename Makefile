@@ -14,8 +14,8 @@ EXTRAS := apscheduler,bench,dev,etcd,otel,postgres,redis,server,workflow
 NATIVE := $(wildcard src/tickwheel/wheels/*.py src/native/*.h) \
   $(addprefix src/tickwheel/,$(shell sed -n '/^HOT = (/,/^)/s/^ *"\(.*\)",$$/\1/p' setup.py))
 
-# Three files of tests at a time, also on two cores: most of them wait for something now and then.
-SIDE_BY_SIDE := --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+# Four files of tests at a time, also on two cores: most of them wait for something now and then.
+SIDE_BY_SIDE := --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13

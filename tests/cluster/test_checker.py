@@ -46,7 +46,7 @@ def test_a_run_before_its_time_is_early() -> None:
 
 
 def test_a_run_long_after_its_time_is_late_unless_something_was_wrong() -> None:
-    late = run("a", 16.0, 16.1)
+    late = run("a", 27.0, 27.1)
     assert found(judged(late, done())) == ["late"]
     assert found(judged(late, done(), Fault("cut", "b", 9 * S, 11 * S + S // 2))) == []
     assert found(judged(late, done(), Fault("cut", "b", 1 * S, 2 * S))) == ["late"]

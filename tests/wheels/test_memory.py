@@ -188,12 +188,13 @@ def test_timers_freed_deep_inside_a_chain_of_objects_harm_nothing(build: Build) 
 @pytest.mark.slow
 def test_a_chain_of_a_million_timers_is_freed_without_a_million_frames(build: Build) -> None:
     """Each is the payload of the next."""
-    script = """
+    length = 1_000_000 if build.name == "compiled" else 200_000  # frames of both are too many for any stack
+    script = f"""
         from tickwheel.wheels import HierarchicalWheel
 
         def chain(wheel):
             timer = None
-            for _ in range(1_000_000):
+            for _ in range({length}):
                 timer = wheel.start(5, timer)
             return timer
 
@@ -249,8 +250,8 @@ def test_what_is_freed_late_in_a_chain_is_freed_once_and_completely(build: Build
 
 
 @pytest.mark.slow
-def test_ten_million_timers_leave_memory_where_it_was(build: Build) -> None:
-    count = 10_000_000 if build.name == "compiled" else 500_000
+def test_millions_of_timers_leave_memory_where_it_was(build: Build) -> None:
+    count = 3_000_000 if build.name == "compiled" else 300_000
     script = f"""
         import gc
         from tickwheel.wheels import HierarchicalWheel

@@ -27,7 +27,7 @@ from tests.wheels.schemes import SCHEMES
 FAR = 10**12
 
 # The hierarchy has more corners than the others, and is the one in use.
-HIERARCHY_TIMES = 6
+HIERARCHY_TIMES = 3
 
 
 # A slot of the hierarchy with at most so many timers is looked through for the earliest.
