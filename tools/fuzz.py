@@ -1,5 +1,7 @@
 """Runs the state machines of wheels, timers and recipes for a given time, each round with new examples.
 
+The rounds alternate between the build that is installed and the interpreted one.
+
     $ python tools/fuzz.py --minutes 5
 
 It ends with the first counterexample, which Hypothesis prints with the steps that lead to it.
@@ -27,10 +29,12 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     end = time.monotonic() + 60 * parser.parse_args().minutes
     tests, rounds = machines(), 0
-    environment = {**os.environ, "HYPOTHESIS_PROFILE": "fuzz"}
     while True:
         rounds += 1
-        print(f"round {rounds}: {(end - time.monotonic()) / 60:.1f} minutes left", flush=True)  # noqa: T201
+        pure = rounds % 2 == 0
+        environment = {**os.environ, "HYPOTHESIS_PROFILE": "fuzz", "TICKWHEEL_PURE": str(int(pure))}
+        left_minutes = (end - time.monotonic()) / 60
+        print(f"round {rounds}{', interpreted' if pure else ''}: {left_minutes:.1f} minutes left", flush=True)  # noqa: T201
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
         done = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False)  # noqa: S603 - our own tests
         if done.returncode != 0:
