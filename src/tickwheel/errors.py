@@ -457,12 +457,14 @@ class DuplicateHandler(TickwheelError, ValueError):
 
 
 class DuplicateTask(TickwheelError, ValueError):
-    """A task with this id is in the store and not over."""
+    """A task with this id is in the store, and has neither failed nor been cancelled."""
 
-    def __init__(self, task_id: str) -> None:
-        self.task_id = task_id
+    def __init__(self, task: Any) -> None:
+        self.task = task  # the one that is there
+        self.task_id: str = task.id
         super().__init__(
-            f"there is a task {shown(task_id)} already; on_conflict= 'replace', 'keep' or 'debounce' can deal with it"
+            f"there is a task {shown(task.id)} already ({task.status}); on_conflict='keep' returns it, 'replace' puts "
+            "the new one in its place, 'debounce' gives it the new time and arguments"
         )
 
 

@@ -212,9 +212,10 @@ class AsyncScheduler(Verbs):
 
     async def cancel(self, task_id: str, reason: str = "cancelled") -> Task:
         """Cancel a task: at once if it waits; if it runs, it is asked to stop."""
-        # To cancel twice is to cancel once: nobody is told again.
-        before = (await self._opened.get([task_id]))[0] if self.events.heard else None
-        task = self._known(task_id, (await self._opened.cancel([task_id], reason))[0])
+        async with self._held_back(task_id):
+            # To cancel twice is to cancel once: nobody is told again.
+            before = (await self._opened.get([task_id]))[0] if self.events.heard else None
+            task = self._known(task_id, (await self._opened.cancel([task_id], reason))[0])
         changed = before is None or before.status is not Status.CANCELLED
         return self._note(task, "cancelled" if changed and task.status is Status.CANCELLED else None)
 
@@ -224,15 +225,21 @@ class AsyncScheduler(Verbs):
             raise InvalidSchedule("say when: a delay from now, or a time")
         await self._set_clock()
         run_at = self._now() + to_ms(delay) if delay is not None else moment_of(at)
-        return self._note(await self._opened.reschedule(task_id, run_at), "rescheduled")
+        async with self._held_back(task_id):
+            task = await self._opened.reschedule(task_id, run_at)
+        return self._note(task, "rescheduled")
 
     async def run_now(self, task_id: str) -> Task:
         """Let a task that waits run at once."""
-        return self._note(await self._opened.reschedule(task_id, self._now()), "rescheduled")
+        async with self._held_back(task_id):
+            task = await self._opened.reschedule(task_id, self._now())
+        return self._note(task, "rescheduled")
 
     async def pause(self, task_id: str) -> Task:
         """Keep a task from coming due."""
-        return self._note(self._known(task_id, (await self._opened.pause([task_id]))[0]), "paused")
+        async with self._held_back(task_id):
+            task = self._known(task_id, (await self._opened.pause([task_id]))[0])
+        return self._note(task, "paused")
 
     async def resume(self, task_id: str) -> Task:
         """Let a paused task come due again."""

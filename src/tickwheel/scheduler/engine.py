@@ -15,8 +15,9 @@ is loaded anew, and nothing runs before its time comes again.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from itertools import compress
 from operator import add
 from random import Random
@@ -106,6 +107,8 @@ class Engine:
         self._untold: set[int] = set()  # where something changed, and nobody has looked yet
         self._held = asyncio.Event()  # there was a round, and something may be new
         self._look = asyncio.Event()  # at the agenda
+        self._held_back: Counter[str] = Counter()  # tasks that are being changed here: not to be claimed
+        self._set_aside: dict[str, Due] = {}  # of these, what came due meanwhile
         self._stopping = False
         self._doubtful = False  # whether a claim was made that nobody knows of
         self._loops: list[asyncio.Task[None]] = []
@@ -290,7 +293,7 @@ class Engine:
             entries = self._agenda.take(now + self._options.ahead_ms, room)
             if entries:
                 async with self._claiming:
-                    await self._claim(leases, entries, now)
+                    await self._claim(leases, self._leave_out(entries), now)
                 return
         await self._rest(room)
 
@@ -317,6 +320,8 @@ class Engine:
         self._loaded_until = until
 
     async def _claim(self, leases: list[Lease], entries: list[Due], now: int) -> None:
+        if not entries:
+            return
         partitions = {due.partition for due in entries}
         leases = [lease for lease in leases if lease.partition in partitions]
         try:
@@ -370,6 +375,36 @@ class Engine:
             return set(range(self._store.partitions))
 
     # -- what the scheduler of this process changes, known at once
+
+    @asynccontextmanager
+    async def hold_back(self, ids: Collection[str]) -> AsyncIterator[None]:
+        """Claim none of these tasks meanwhile, and give up the claims of those that have not begun.
+
+        Tasks are claimed some milliseconds before they are due. To whoever changes them here they are pending until
+        they begin:
+
+            claim       cancel, pause, ...         due
+            |-----------|--------------------------|
+                        given up, then changed
+        """
+        self._held_back.update(ids)
+        try:
+            async with self._claiming:
+                pass  # what is being claimed is in flight in a moment
+            await self._flights.release(ids)
+            yield
+        finally:
+            self._held_back.subtract(ids)
+            self._held_back += Counter()  # drops what is zero
+            free = [due for due in self._set_aside.values() if due.id not in self._held_back]
+            for due in free:
+                del self._set_aside[due.id]
+            self._enter(free)
+
+    def _leave_out(self, entries: list[Due]) -> list[Due]:
+        """Set aside what is held back."""
+        self._set_aside.update((due.id, due) for due in entries if due.id in self._held_back)
+        return [due for due in entries if due.id not in self._held_back]
 
     def note(self, task: Task) -> None:
         """Take note of a task as it is in the store now."""

@@ -129,9 +129,47 @@ class Flights:
         except Exception as error:  # noqa: BLE001 - what cannot be begun has failed, like what was
             self._end(task, Outcome(error=error))
 
+    # -- changed by someone before it begins, or while it runs
+
     def cancel(self, task_id: str) -> None:
-        """Ask the run of a task to stop."""
-        self._workers.cancel(task_id)
+        """Ask the run of a task to stop; one that has not begun does not begin."""
+        task = self._withdraw(task_id)
+        if task is None:
+            self._workers.cancel(task_id)
+        else:
+            now = self.now()
+            self.settle(task, (replace(task, status=Status.CANCELLED, finished_at=now), None), "cancelled")
+
+    async def release(self, ids: Iterable[str]) -> None:
+        """Give up the claims of tasks that have not begun: when this returns, they are pending in the store."""
+        released = [task for task in map(self._withdraw, ids) if task is not None]
+        finishes = []
+        for task in released:
+            finish = self.finish(task, (replace(task, status=Status.PENDING, started_at=None), None))
+            if finish is None:
+                self._lose(task)
+            else:
+                finishes.append(finish)
+        if not finishes:
+            return
+        try:
+            accepted = await self._store.finish(finishes)
+        except BaseException:
+            self.launch(finish.task for finish in finishes)  # still claimed, as far as we know
+            raise
+        for finish, written in zip(finishes, accepted, strict=True):
+            self._land(finish.task.id, finish.task if written else None)
+
+    def _withdraw(self, task_id: str) -> Task | None:
+        """Take back a task that waits for its moment or for a worker; None if it is not here, or has begun."""
+        task = self._tasks.get(task_id)
+        if task is None:
+            return None
+        waiting = self._waiting.get(task.run_at, [])
+        if task in waiting:
+            waiting.remove(task)
+            return task
+        return task if self._workers.withdraw(task_id) else None
 
     # -- end
 

@@ -9,6 +9,7 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import islice
 from typing import Any, Literal, Unpack, cast
 
@@ -21,6 +22,7 @@ from tickwheel.scheduler.draft import Wishes, amended, draft
 from tickwheel.scheduler.engine import Engine
 from tickwheel.scheduler.recipients import recipient
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Lease, OnConflict, Page, Store, Total
+from tickwheel.stores.steps import arrive
 from tickwheel.tasks.record import ENDED, Status, Task
 from tickwheel.tasks.registry import Handler, Registry
 
@@ -179,15 +181,11 @@ class Verbs(ABC):
         ids = [task.id for task in drafts.values()]
         there = dict(zip(ids, await self._opened.get(ids), strict=True))
         refused: dict[int, TickwheelError] = {}
-        seen: set[str] = set()
         for place, task in drafts.items():
-            old = there[task.id]
-            repeated = task.id in seen
-            if on_conflict == "reject" and (repeated or (old is not None and old.status not in ENDED)):
-                refused[place] = DuplicateTask(task.id)
-            elif on_conflict in ("replace", "debounce") and old is not None and old.status is Status.RUNNING:
-                refused[place] = TaskIsRunning(task.id)
-            seen.add(task.id)
+            try:
+                there[task.id] = arrive(there[task.id], task, on_conflict).task
+            except TickwheelError as error:
+                refused[place] = error
         return refused
 
     async def _add_noted(self, drafts: Sequence[Task], on_conflict: OnConflict) -> list[Conflict]:
@@ -199,6 +197,10 @@ class Verbs(ABC):
         return conflicts
 
     # -- changing
+
+    def _held_back(self, *ids: str) -> AbstractAsyncContextManager[None]:
+        """Keep tasks from beginning while they are changed; to be noted when that is over."""
+        return nullcontext() if self._engine is None else self._engine.hold_back(ids)
 
     async def amend(
         self,
@@ -213,18 +215,24 @@ class Verbs(ABC):
         With a version, only if the task still has it: `TaskHasChanged` otherwise.
         """
         for left in reversed(range(AMEND_TRIES)):
-            [task] = await self._opened.get([task_id])
-            if task is None:
-                raise UnknownTask(task_id)
-            if version is not None and task.version != version:
-                raise TaskHasChanged(task_id, task.version)
-            wanted = amended(task, args, wishes, self._now())
             try:
-                return self._note((await self._opened.amend([wanted]))[0], "rescheduled")
+                async with self._held_back(task_id):
+                    after = await self._amend(task_id, args, version, wishes)
+                return self._note(after, "rescheduled")
             except TaskHasChanged:
                 if version is not None or not left:
                     raise
         raise AssertionError("the last try returned or raised")
+
+    async def _amend(
+        self, task_id: str, args: Mapping[str, Any] | None, version: int | None, wishes: Mapping[str, Any]
+    ) -> Task:
+        [task] = await self._opened.get([task_id])
+        if task is None:
+            raise UnknownTask(task_id)
+        if version is not None and task.version != version:
+            raise TaskHasChanged(task_id, task.version)
+        return (await self._opened.amend([amended(task, args, wishes, self._now())]))[0]
 
     async def delete(self, task_id: str) -> Task:
         """Delete a task and its runs, and return how it was; `TaskIsRunning` while it runs."""
@@ -237,8 +245,9 @@ class Verbs(ABC):
 
     async def apply(self, action: Action, ids: Sequence[str], reason: str = "cancelled") -> list[Task | None]:
         """Do the same to many tasks, and return how they are then; what it cannot be done to stays as it is."""
-        before = {task.id: task for task in await self._opened.get(ids) if task is not None}
-        after = await self._act(action, ids, reason)
+        async with self._held_back(*ids):
+            before = {task.id: task for task in await self._opened.get(ids) if task is not None}
+            after = await self._act(action, ids, reason)
         for task in after:
             if task is None or task.id not in before:
                 continue

@@ -126,10 +126,11 @@ class Store(Protocol):
     async def add(self, tasks: Sequence[Task], on_conflict: OnConflict = "reject") -> list[Conflict]:
         """Add tasks; they are durable when this returns.
 
-        If an id is there already and its task is not over: `reject` raises `DuplicateTask` and adds none of the
-        batch; `keep` leaves it as it is; `replace` puts the new one in its place, and `debounce` moves only its time,
-        unless it is running, which raises `TaskIsRunning`. A task that is over gives its id to the new one, which
-        is then the newest, but for `keep`. What takes another's place has a higher version and keeps its attempts.
+        If an id is there already: `reject` raises `DuplicateTask` and adds none of the batch; `keep` leaves it as it
+        is; `replace` puts the new one in its place, and `debounce` gives it the new time and arguments, unless it is
+        running, which raises `TaskIsRunning`. A task that has failed or was cancelled gives its id to the new one in
+        any case, a completed one to `replace` and `debounce` only. The new one is then the newest, and keeps the
+        attempts of the old one.
         """
 
     async def get(self, ids: Sequence[str]) -> list[Task | None]:

@@ -12,15 +12,18 @@ True
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from tickwheel.errors import DuplicateTask, TaskHasChanged, TaskIsOver, TaskIsRunning
+from tickwheel.errors import DuplicateTask, InvalidTask, TaskHasChanged, TaskIsOver, TaskIsRunning
 from tickwheel.stores.contract import Conflict, Finish, OnConflict
 from tickwheel.tasks.record import ENDED, Status, Task
+from tickwheel.tasks.triggers import Once
 
 __all__ = [
+    "FREE",
     "Settled",
     "amend",
     "arrive",
@@ -35,19 +38,29 @@ __all__ = [
     "settle",
 ]
 
+# What an `add` of the same id begins anew, whatever its `on_conflict`.
+FREE: Final = frozenset({Status.FAILED, Status.CANCELLED})
+
 
 def arrive(there: Task | None, new: Task, on_conflict: OnConflict) -> Conflict:
-    """Bring a task to where one with its id may be already."""
+    """Bring a task to where one with its id may be already.
+
+    An id that failed or was cancelled is free. One that completed is not, as long as it is kept: it runs once.
+    """
     if there is None:
         return Conflict(new, added=True)
-    if on_conflict == "keep":
-        return Conflict(there, added=False)
-    if there.status not in ENDED and on_conflict == "reject":
-        raise DuplicateTask(there.id)
-    if there.status is Status.RUNNING:
-        raise TaskIsRunning(there.id)
-    if there.status not in ENDED and on_conflict == "debounce":
-        return Conflict(move(there, new.run_at), added=False)
+    if there.status not in FREE:
+        if on_conflict == "keep":
+            return Conflict(there, added=False)
+        if on_conflict == "reject":
+            raise DuplicateTask(there)
+        if there.status is Status.RUNNING:
+            raise TaskIsRunning(there.id)
+        if on_conflict == "debounce":
+            if not (isinstance(there.trigger, Once) and isinstance(new.trigger, Once)):
+                raise InvalidTask(f"task {there.id!r}: debounce is for tasks that run once, not for recurring ones")
+            if there.status is not Status.COMPLETED:
+                return Conflict(replace(move(there, new.run_at), args=new.args), added=False)
     # The attempts go on, so that whoever still runs the old one cannot finish the new one.
     return Conflict(replace(new, attempt=there.attempt, version=there.version + 1), added=True)
 

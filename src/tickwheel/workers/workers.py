@@ -11,6 +11,7 @@ limit. Then it has `timeout_ms`. What it comes to is told once: its result, what
                 |        |--- cancel(), close(grace) --> RunCancelled, when it is over or out of time
                 |        +--- out of time -------------> RunTimedOut; what does not stop keeps its place until it does
                 |--- cancel() -------------------------> RunCancelled
+                |--- withdraw() -----------------------> nothing: as if it had never been asked for
                 +--- close() --------------------------> WorkersClosed: it was not begun
 """
 
@@ -131,6 +132,15 @@ class Workers:
         if job.over is None:
             self._give_up(job)
         return isinstance(job.error, RunCancelled)
+
+    def withdraw(self, task_id: str) -> bool:
+        """Take back a run that waits for its turn, without an outcome; False if there is none, or it has begun."""
+        job = self._jobs.get(task_id)
+        if job is None or job.over is not None:
+            return False
+        self._lines[job.pool].remove(job)
+        del self._jobs[task_id]
+        return True
 
     async def close(self, grace_s: float = 0.0) -> list[str]:
         """Begin no more runs, give those that run a time of grace, stop them, and return which tasks they were for."""

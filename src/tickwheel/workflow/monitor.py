@@ -75,7 +75,8 @@ class TimeoutMonitor:
             return None
         wanted = self._timeouts(item, rule, rule.after if timeout is None else timeout)
         if timeout is None:
-            return (await self._scheduler.add_many(wanted, on_conflict="keep"))[0]
+            [there] = await self._scheduler.get_many([wanted[0]["id"]])
+            return there or (await self._scheduler.add_many(wanted, on_conflict="keep"))[0]
         await self.cancel(item.id, "its deadline was moved")  # and the reminders of it
         return (await self._scheduler.add_many(wanted, on_conflict="replace"))[0]
 

@@ -75,8 +75,10 @@ class Adding(Opening):
         assert (kept.task, kept.added) == (task("a"), False)
         assert (added.task, added.added) == (task("b"), True)
         [over] = await store.cancel(["a"], "no")
-        [kept] = await store.add([task("a", 5)], "keep")
-        assert (kept.task, kept.added) == (over, False)
+        assert over is not None
+        [anew] = await store.add([task("a", 5)], "keep")
+        assert anew.added
+        assert anew.task == replace(task("a", 5), version=over.version + 1)
 
     @scenario
     async def test_replace_puts_the_new_one_in_its_place(self, store: LegalStore, _clock: VirtualClock) -> None:
@@ -101,11 +103,11 @@ class Adding(Opening):
         assert (conflict.task.status, conflict.task.version) == (Status.PENDING, 2)
 
     @scenario
-    async def test_debounce_moves_only_the_time(self, store: LegalStore, _clock: VirtualClock) -> None:
+    async def test_debounce_takes_the_new_time_and_arguments(self, store: LegalStore, _clock: VirtualClock) -> None:
         await store.add([task("a", args={"n": 1})])
         [conflict] = await store.add([task("a", 5000, args={"n": 2})], "debounce")
         assert not conflict.added
-        assert conflict.task == replace(task("a", 5000, args={"n": 1}), version=1)
+        assert conflict.task == replace(task("a", 5000, args={"n": 2}), version=1)
         assert await store.get(["a"]) == [conflict.task]
         await store.pause(["a"])
         [conflict] = await store.add([task("a", 6000)], "debounce")
@@ -122,18 +124,40 @@ class Adding(Opening):
         assert await store.get(["a", "b"]) == [running, None]
 
     @scenario
-    async def test_a_task_that_is_over_gives_its_id_to_the_new_one(
-        self, store: LegalStore, _clock: VirtualClock
-    ) -> None:
+    async def test_debounce_is_for_tasks_that_run_once(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await store.add([task("once"), task("often", trigger=Every(interval_ms=1000))])
+        await raised(InvalidTask, store.add([task("often", 5)], "debounce"))
+        await raised(InvalidTask, store.add([task("once", 5, trigger=Every(interval_ms=1000))], "debounce"))
+
+    @scenario
+    async def test_an_id_that_completed_does_not_run_again(self, store: LegalStore, _clock: VirtualClock) -> None:
         leases, [running] = await start(store, task("a"))
         assert await store.finish([Finish(lease=leases[0], task=replace(running, status=Status.COMPLETED))]) == [True]
+        [over] = await store.get(["a"])
+        assert over is not None
+        error = await raised(DuplicateTask, store.add([task("b"), task("a", 5)]))
+        assert error.task == over
+        [kept] = await store.add([task("a", 5)], "keep")
+        assert (kept.task, kept.added) == (over, False)
+        assert await store.get(["a", "b"]) == [over, None]
+        for kind in ("replace", "debounce"):
+            await store.add([task(kind)])
+            [running] = await store.claim(leases, [kind], running.run_at)
+            await store.finish([Finish(lease=leases[0], task=replace(running, status=Status.COMPLETED))])
+            [anew] = await store.add([task(kind, 7)], kind)
+            assert (anew.added, anew.task.status, anew.task.attempt) == (True, Status.PENDING, 1)
+
+    @scenario
+    async def test_an_id_that_failed_or_was_cancelled_is_free(self, store: LegalStore, _clock: VirtualClock) -> None:
+        leases, [running] = await start(store, task("a"))
+        assert await store.finish([Finish(lease=leases[0], task=replace(running, status=Status.FAILED))]) == [True]
         [over] = await store.get(["a"])
         assert over is not None
         [conflict] = await store.add([task("a", 5)])
         assert conflict.added
         assert conflict.task == replace(task("a", 5), attempt=1, version=over.version + 1)
-        assert (await store.counts())[Status.COMPLETED] == 0
-        for kind in ("replace", "debounce"):
+        assert (await store.counts())[Status.FAILED] == 0
+        for kind in ("reject", "keep", "replace", "debounce"):
             await store.cancel(["a"], "no")
             [conflict] = await store.add([task("a", 7)], kind)
             assert (conflict.added, conflict.task.status, conflict.task.attempt) == (True, Status.PENDING, 1)

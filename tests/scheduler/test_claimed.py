@@ -1,0 +1,152 @@
+"""Tasks are claimed some milliseconds before they are due; until they begin, they can be changed as before."""
+
+import asyncio
+from threading import Event as Flag
+
+import pytest
+
+from tests.scheduler.worlds import World
+from tickwheel.scheduler import AsyncScheduler
+from tickwheel.tasks import Status, Task
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def add_claimed(world: World, scheduler: AsyncScheduler, task_id: str, left_ms: int) -> Task:
+    """Add a task, and wait until it is claimed and has so long left."""
+    await scheduler.add("note", {"what": task_id}, delay=1, id=task_id)
+    await asyncio.sleep((1000 - left_ms) / 1000)
+    [task] = await world.store.get([task_id])
+    assert task is not None
+    assert task.status is Status.RUNNING, "it is not claimed yet"
+    assert world.ran == []
+    return task
+
+
+@pytest.mark.parametrize("left_ms", [1, 5, 20, 45])
+def test_a_cancel_that_is_acknowledged_before_a_task_is_due_keeps_it_from_running(world: World, left_ms: int) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", left_ms)
+        task = await scheduler.cancel("a", "paid in time")
+        assert (task.status, task.reason) == (Status.CANCELLED, "paid in time")
+        await asyncio.sleep(10)
+        assert world.ran == []
+        assert await scheduler.get("a") == task
+        assert await scheduler.history("a") == []
+
+    world.play(story)
+    assert world.kinds("a") == ["added", "cancelled"]
+
+
+def test_a_claimed_task_that_is_paused_does_not_run_before_it_is_resumed(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        assert (await scheduler.pause("a")).status is Status.PAUSED
+        await asyncio.sleep(10)
+        assert world.ran == []
+        await scheduler.resume("a")
+        await asyncio.sleep(1)
+        assert [what for _, what in world.ran] == ["a"]
+
+    world.play(story)
+
+
+def test_a_claimed_task_that_is_moved_runs_at_its_new_time_alone(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        moved = await scheduler.reschedule("a", delay="1h")
+        assert moved.status is Status.PENDING
+        await asyncio.sleep(7200)
+        assert world.ran == [(moved.run_at, "a")]
+
+    world.play(story)
+
+
+def test_a_claimed_task_that_is_amended_runs_with_its_new_arguments(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        task = await add_claimed(world, scheduler, "a", 20)
+        await scheduler.amend("a", {"what": "other"})
+        await asyncio.sleep(1)
+        assert world.ran == [(task.run_at, "other")]
+
+    world.play(story)
+
+
+def test_a_claimed_task_can_be_deleted(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        await scheduler.delete("a")
+        await asyncio.sleep(10)
+        assert world.ran == []
+        assert await world.store.get(["a"]) == [None]
+
+    world.play(story)
+
+
+def test_many_claimed_tasks_are_cancelled_at_once(world: World) -> None:
+    ids = [f"t{number}" for number in range(100)]
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add_many({"handler": "note", "args": {"what": each}, "id": each, "delay": 1} for each in ids)
+        await asyncio.sleep(0.98)
+        changed = await scheduler.apply("cancel", ids[::2])
+        assert {task.status for task in changed if task is not None} == {Status.CANCELLED}
+        await asyncio.sleep(10)
+
+    world.play(story)
+    assert sorted(what for _, what in world.ran) == sorted(ids[1::2])
+
+
+def test_a_task_that_is_held_back_while_it_comes_due_runs_afterwards(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "a"}, delay=1, id="a")
+        engine = scheduler._engine
+        assert engine is not None
+        await asyncio.sleep(0.9)
+        async with engine.hold_back(["a"]):
+            await asyncio.sleep(1)
+            assert world.ran == []
+        await asyncio.sleep(0.1)
+        assert [what for _, what in world.ran] == ["a"]
+
+    world.play(story)
+
+
+def test_what_waits_for_a_worker_is_cancelled_without_beginning(world: World) -> None:
+    begun, end = Flag(), Flag()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("slow", concurrency=1)
+        def slow(what: str) -> None:
+            world.ran.append((world.now(), what))
+            begun.set()
+            end.wait()
+
+        await scheduler.add("slow", {"what": "first"}, id="first")
+        await scheduler.add("slow", {"what": "second"}, id="second", delay=1)
+        await asyncio.sleep(2)
+        await asyncio.to_thread(begun.wait)
+        task = await scheduler.cancel("second")
+        assert task.status is Status.CANCELLED
+        end.set()
+        await asyncio.sleep(10)
+        assert [what for _, what in world.ran] == ["first"]
+
+    world.play(story)
+
+
+def test_what_another_node_cancels_before_it_begins_does_not_begin(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 45)
+        async with world.scheduler(run=False) as other:
+            asked = await other.cancel("a", "not needed")
+            assert asked.cancel_requested
+            await asyncio.sleep(10)
+        assert world.ran == []
+        task = await scheduler.get("a")
+        assert (task.status, task.reason) == (Status.CANCELLED, "not needed")
+
+    world.play(story)
