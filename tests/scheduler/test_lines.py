@@ -11,7 +11,7 @@ from tickwheel.stores.contract import Due
 
 
 def due(task_id: str, queue: str = "q", run_at: int = 0) -> Due:
-    return Due(run_at, task_id, 0, 0, 0, queue)
+    return Due(run_at, task_id, 0, 0, 0, f"queue:{queue}")
 
 
 def ids(entries: list[Due]) -> list[str]:

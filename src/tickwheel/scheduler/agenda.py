@@ -86,14 +86,19 @@ class Agenda:
         oldest = min((due.run_at for due in entries if isinstance(due, Due)), default=now + 1)
         return oldest if oldest <= now else None
 
-    def dials(self, now: int) -> Dials:
-        """Return what the wheel looks like, the fastest dial first; between two dues its hand waits for nobody."""
+    def dials(self, now: int, ready: int = 0) -> Dials:
+        """Return what the wheel looks like, the fastest dial first; between two dues its hand waits for nobody.
+
+        Tasks that are due and wait for a worker lie where the hand is.
+        """
         hand = max(now - self.origin, 0)
+        occupancy = self._wheel.occupancy()
+        occupancy[0][hand % self._wheel.geometry.dials[0].slots] += ready
         return Dials(
             at=now,
             dials=[
                 Dial(slot_ms=dial.tick, hand=hand // dial.tick % dial.slots, occupancy=slots)
-                for dial, slots in zip(self._wheel.geometry.dials, self._wheel.occupancy(), strict=True)
+                for dial, slots in zip(self._wheel.geometry.dials, occupancy, strict=True)
             ],
             overflow=self.overflow,
         )
@@ -103,9 +108,10 @@ class Agenda:
         found = (each for each in self._wheel._slots() if (each.level, each.index) == (level, slot))
         return [timer.payload for each in found for timer in each.timers() if isinstance(timer.payload, Due)]
 
-    def levels(self) -> list[int]:
-        """Count the entries on each dial, the fastest first."""
-        return [sum(slots) for slots in self._wheel.occupancy()]
+    def levels(self, ready: int = 0) -> list[int]:
+        """Count the entries on each dial, the fastest first; those that are ready count as on that."""
+        fastest, *others = [sum(slots) for slots in self._wheel.occupancy()]
+        return [fastest + ready, *others]
 
     @property
     def overflow(self) -> int:

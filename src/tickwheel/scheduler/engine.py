@@ -1,7 +1,7 @@
 """The engine: brings tasks from the store to the workers and their outcomes back.
 
-    store --load--> agenda --claim--> in flight --run--> outcome --finish--> store
-            far       soon    fenced              workers           fenced
+    store --load--> agenda --due--> ready --claim--> in flight --run--> outcome --finish--> store
+            far       soon             by priority  fenced       workers            fenced
 
 Seven loops share the work: one holds our partitions and one watches for others to take over, one keeps the agenda
 filled with what comes into the horizon, one turns it and claims, one turns the queues, one writes outcomes, and one
@@ -9,8 +9,15 @@ listens to what others change. Each does one thing in batches, survives a store 
 nothing that the store does not have: after a crash another engine goes on.
 
 Tasks are claimed some milliseconds ahead, in one fenced write for all of them, and then started exactly when they are
-due, by the wall clock. A step of that clock is noticed: forward, tasks are due by their late policy; back, the agenda
-is loaded anew, and nothing runs before its time comes again.
+due, by the wall clock. When the first is due within half of that time, all that are due within the whole are claimed:
+
+    now         25 ms        50 ms
+    |-----------|------------|              a claim is a commit: at 1,000 tasks a second some 40 a second, not 1,000
+         first .  . . .  . .
+
+Only what can begin is claimed: of all that is due, the highest priority whose handler and pool have room. A step of
+the wall clock is noticed: forward, tasks are due by their late policy; back, the agenda is loaded anew, and nothing
+runs before its time comes again.
 """
 
 import asyncio
@@ -32,6 +39,7 @@ from tickwheel.scheduler.agenda import Agenda
 from tickwheel.scheduler.flights import Flights, told_of
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.queues import Queues
+from tickwheel.scheduler.ready import ReadyTasks
 from tickwheel.scheduler.recovery import Recovery
 from tickwheel.stores.contract import Due, Lease, Store
 from tickwheel.tasks import outcomes
@@ -50,6 +58,7 @@ LISTEN_S_MAX: Final = 1.0  # but no longer: a look takes long as well if the pro
 DRAIN_S: Final = 0.02  # between two looks whether something still runs in what is to be given back
 PAUSE_S: Final = 0.1  # after a store could not be reached, at first
 PAUSE_S_MAX: Final = 5.0
+COLLECTED_MAX: Final = 1_000  # tasks that come due in one step of the loop: some milliseconds
 LAST_ID: Final = "\U0010ffff"  # after every id
 
 
@@ -75,6 +84,8 @@ class Engine:
         self._events = events
         self._options = options
         self._agenda = Agenda(self._now())
+        self._ready = ReadyTasks()
+        self._registry = registry
         self._claiming = asyncio.Lock()
         self._holdings = Holdings(store, node, clock, options.lease_ttl_ms, lost=self._forget)
         self._flights = Flights(
@@ -107,6 +118,7 @@ class Engine:
         self._untold: set[int] = set()  # where something changed, and nobody has looked yet
         self._held = asyncio.Event()  # there was a round, and something may be new
         self._look = asyncio.Event()  # at the agenda
+        workers.on_free = self._look.set
         self._held_back: Counter[str] = Counter()  # tasks that are being changed here: not to be claimed
         self._set_aside: dict[str, Due] = {}  # of these, what came due meanwhile
         self._stopping = False
@@ -214,6 +226,7 @@ class Engine:
 
     def _forget(self, partitions: Collection[int]) -> None:
         self._agenda.drop_partitions(partitions)
+        self._ready.drop_partitions(partitions)
         self.queues.soon.drop_partitions(partitions)
 
     # -- keep: what comes into the horizon
@@ -232,7 +245,8 @@ class Engine:
             await self._store.purge(now - self._options.retention_ms)
             self._rescan_at = now + self._options.rescan_ms
         if leases:
-            await self._store.checkpoint(leases, min(now, self._agenda.next_due() or now))
+            moments = (self._agenda.next_due(), self._ready.oldest_due(), now)
+            await self._store.checkpoint(leases, min(moment for moment in moments if moment is not None))
         await self._held.wait()
 
     async def _recover(self, leases: list[Lease]) -> Recovery:
@@ -274,11 +288,23 @@ class Engine:
             if not self._holdings.keeps(due.partition):
                 continue
             if due.queue is not None:
-                self._agenda.drop(due.id)
+                self._drop(due.id)
                 self.queues.put(due)
             elif due.id not in self._flights:
-                self._agenda.put(due)
+                self._enter_run(due)
         self._look.set()
+
+    def _enter_run(self, due: Due) -> None:
+        if due.run_at <= self._agenda.now:  # its hand has passed
+            self._agenda.drop(due.id)
+            self._ready.put(due)
+        else:
+            self._ready.drop(due.id)
+            self._agenda.put(due)
+
+    def _drop(self, task_id: str) -> None:
+        self._agenda.drop(task_id)
+        self._ready.drop(task_id)
 
     # -- turn: from the agenda to the workers
 
@@ -289,20 +315,33 @@ class Engine:
             await self._reload()
         room = min(self._options.in_flight_max - len(self._flights), self._workers.free, self._options.batch_max)
         leases = self._holdings.leases()
-        if leases and room > 0 and not self._stopping:
-            entries = self._agenda.take(now + self._options.ahead_ms, room)
+        if leases and not self._stopping:
+            due = self._agenda.next_due()
+            if due is not None and due - self._options.ahead_ms // 2 <= now:
+                await self._collect(now + self._options.ahead_ms)
+            capacity = self._workers.capacity(self._registry, self._flights.claimed)
+            entries = self._ready.take(room, capacity.admits)
             if entries:
                 async with self._claiming:
                     await self._claim(leases, self._leave_out(entries), now)
                 return
-        await self._rest(room)
+        await self._rest()
 
-    async def _rest(self, room: int) -> None:
+    async def _collect(self, until: int) -> None:
+        """Move everything that is due from the agenda to where the most urgent is chosen from."""
+        while entries := self._agenda.take(until, COLLECTED_MAX):
+            for due in entries:
+                self._ready.put(due)
+            if len(entries) < COLLECTED_MAX:
+                break
+            await asyncio.sleep(0)  # others on the loop have their turn before the rest
+
+    async def _rest(self) -> None:
         """Wait until something is due, or there is room for it, or something changed."""
         due = self._agenda.next_due()
         wait_ms = self._options.rescan_ms
-        if due is not None and room > 0:
-            wait_ms = min(max(due - self._options.ahead_ms - self._now(), 1), wait_ms)
+        if due is not None:
+            wait_ms = min(max(due - self._options.ahead_ms // 2 - self._now(), 1), wait_ms)
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 await self._look.wait()
@@ -314,6 +353,7 @@ class Engine:
         log.warning("the clock was set back; loading again what is due")
         self._ticks += self._agenda.ticks
         self._agenda = Agenda(self._now())
+        self._ready = ReadyTasks()
         self.queues.forget(self._agenda.origin)
         until = self._now() + self._options.horizon_ms
         await self._load(self._holdings.kept(), None, until)
@@ -412,10 +452,10 @@ class Engine:
             self._flights.cancel(task.id)
             self.queues.leases.cancel(task.id)
         if task.status is not Status.PENDING or not self._holdings.keeps(task.partition):
-            self._agenda.drop(task.id)
+            self._drop(task.id)
             self.queues.drop(task.id)
         elif task.run_at <= self._loaded_until:
-            self._enter([Due(task.run_at, task.id, task.partition, task.priority, task.version, task.queue)])
+            self._enter([Due(task.run_at, task.id, task.partition, task.priority, task.version, task.handler)])
 
     def where(self, task: Task) -> str:
         """Say where a task is now: running, in the wheel, or in the store alone."""
@@ -423,16 +463,23 @@ class Engine:
             return "running here"
         if task.id in self._agenda:
             return "in the wheel"
+        if task.id in self._ready:
+            return "due, waiting for a worker"
         return self.queues.where(task.id) or "in the store, beyond the horizon"
 
     def dials(self) -> Dials:
         """Return what the wheel looks like; to be asked on its loop."""
         now = self._now()
-        return self._agenda.dials(now).and_those_of(self.queues.soon.dials(now))
+        return self._agenda.dials(now, len(self._ready)).and_those_of(self.queues.soon.dials(now))
 
     def slot(self, level: int, slot: int) -> list[Due]:
         """List what waits in a slot of the wheel."""
         return self._agenda.slot(level, slot) + self.queues.soon.slot(level, slot)
+
+    def _oldest_due(self, now: int) -> int | None:
+        """Return since when the oldest task has been due that is not claimed; None if there is none."""
+        found = [moment for moment in (self._agenda.oldest_due(now), self._ready.oldest_due()) if moment is not None]
+        return min((moment for moment in found if moment <= now), default=None)
 
     def picture(self) -> Picture:
         """Return how it stands; to be asked on its loop."""
@@ -442,10 +489,10 @@ class Engine:
             at=now,
             queued=len(self._flights),
             queued_max=self._options.in_flight_max,
-            levels=list(map(add, self._agenda.levels(), self.queues.soon.levels())),
+            levels=list(map(add, self._agenda.levels(len(self._ready)), self.queues.soon.levels())),
             overflow=self._agenda.overflow + self.queues.soon.overflow,
             ticks=self._ticks + self._agenda.ticks,
-            oldest_due_at=self._agenda.oldest_due(now),
+            oldest_due_at=self._oldest_due(now),
             clock_step_ms=round(step_ns / 1_000_000),
             partitions=len(self._holdings.leases()),
             moves=dict(self._holdings.moves),

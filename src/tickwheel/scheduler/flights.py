@@ -7,6 +7,7 @@ What is in flight is running in the store. A crash leaves it there, for whoever 
 """
 
 import asyncio
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from random import Random
@@ -30,6 +31,8 @@ __all__ = ["Flights", "told_of", "told_of_failure"]
 NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
 NO_ROOM_MS: Final = 1_000  # how long it waits for runs that were stopped and hold on to their places
 UNSURE_NS: Final = 50_000_000  # between two looks whether our leases could be renewed
+BEGUN_MAX: Final = 128  # tasks in one step of the loop: some milliseconds
+GATHER_NS: Final = 10_000_000  # between two writes of outcomes, unless there are many
 CLOSED: Final = "its worker was stopped before it began"
 
 
@@ -59,9 +62,12 @@ class Flights:
         self._events = events
         self._landed = landed  # with the task as it is now, if it is known
         self._tasks: dict[str, Task] = {}
-        self._waiting: dict[int, list[Task]] = {}  # for their moment
+        self._waiting: dict[str, Task] = {}  # for their moment
+        self._moments: dict[int, deque[Task]] = {}  # when they are due, or were found overdue
+        self.claimed: Counter[str] = Counter()  # how many wait for their moment, by handler
         self._finishes: list[tuple[Finish, Kind]] = []
         self._over = asyncio.Event()  # there are outcomes
+        self._wrote_ns = 0  # when they were last written
         self.idle = asyncio.Event()  # nothing is in flight
         self.idle.set()
 
@@ -82,12 +88,15 @@ class Flights:
     # -- begin
 
     def launch(self, claimed: Iterable[Task]) -> None:
-        """Begin tasks that were claimed, each at its moment."""
+        """Begin tasks that were claimed, each at its moment; of one moment, or overdue, the highest priority first."""
+        now = self.now()
         moments = set()
-        for task in claimed:
-            self._tasks[task.id] = task
-            self._waiting.setdefault(task.run_at, []).append(task)
-            moments.add(task.run_at)
+        for task in sorted(claimed, key=_urgency):
+            moment = max(task.run_at, now)
+            self._tasks[task.id] = self._waiting[task.id] = task
+            self._moments.setdefault(moment, deque()).append(task)
+            self.claimed[task.handler] += 1
+            moments.add(moment)
         if moments:
             self.idle.clear()
         for moment in sorted(moments):
@@ -95,14 +104,32 @@ class Flights:
 
     def _begin_at(self, moment: int) -> None:
         """Begin what waits for a moment, if it has come and we may: the clock may be set back, and leases run out."""
+        loop = asyncio.get_running_loop()
         wait_ns = moment * 1_000_000 - self._clock.time_ns()
         if wait_ns <= 0 and not self._holdings.sure:
             wait_ns = UNSURE_NS
         if wait_ns > 0:
-            asyncio.get_running_loop().call_later(wait_ns / 1e9, self._begin_at, moment)
-        else:
-            for task in self._waiting.pop(moment, ()):
+            loop.call_later(wait_ns / 1e9, self._begin_at, moment)
+            return
+        tasks = self._moments.pop(moment, None)
+        for _ in range(BEGUN_MAX):
+            if not tasks:
+                return
+            task = tasks.popleft()
+            if self._waiting.get(task.id) is task:  # not withdrawn, nor claimed again since
+                self._stop_waiting(task.id)
                 copy_context().run(self._begin, task)  # what is set when it starts is for this run alone
+        if tasks:  # others on the loop have their turn before the rest
+            self._moments.setdefault(moment, deque()).extendleft(reversed(tasks))
+            loop.call_soon(self._begin_at, moment)
+
+    def _stop_waiting(self, task_id: str) -> Task | None:
+        task = self._waiting.pop(task_id, None)
+        if task is not None:
+            self.claimed[task.handler] -= 1
+            if not self.claimed[task.handler]:
+                del self.claimed[task.handler]
+        return task
 
     def pass_over(self, task: Task) -> bool:
         """Settle a task that was claimed and is too late to be begun; False if it is not."""
@@ -165,11 +192,7 @@ class Flights:
         task = self._tasks.get(task_id)
         if task is None:
             return None
-        waiting = self._waiting.get(task.run_at, [])
-        if task in waiting:
-            waiting.remove(task)
-            return task
-        return task if self._workers.withdraw(task_id) else None
+        return task if self._stop_waiting(task_id) or self._workers.withdraw(task_id) else None
 
     # -- end
 
@@ -230,11 +253,16 @@ class Flights:
     # -- write
 
     async def write(self) -> None:
-        """Wait for outcomes, and write them."""
+        """Wait for outcomes, and write them; of many that come one after the other, those of some milliseconds."""
         await self._over.wait()
+        wait_ns = self._wrote_ns + GATHER_NS - self._clock.monotonic_ns()
+        if wait_ns > 0 and len(self._finishes) < self._batch_max:
+            await asyncio.sleep(wait_ns / 1e9)
+        self._wrote_ns = self._clock.monotonic_ns()
         self._over.clear()
-        while self._finishes:
-            await self._write_batch()
+        await self._write_batch()
+        if self._finishes:
+            self._over.set()
 
     async def _write_batch(self) -> None:
         batch = self._finishes[: self._batch_max]
@@ -280,11 +308,16 @@ class Flights:
     async def close(self) -> None:
         """Stop what runs, put back what waits, and write what became of both."""
         await self._workers.close()
-        for moment in list(self._waiting):
-            for task in self._waiting.pop(moment):
-                self._put_back(task, task.run_at, CLOSED)
+        for task_id in list(self._waiting):
+            task = self._stop_waiting(task_id)
+            assert task is not None
+            self._put_back(task, task.run_at, CLOSED)
         while self._finishes:
             await self._write_batch()
+
+
+def _urgency(task: Task) -> tuple[int, int, str]:
+    return -task.priority, task.run_at, task.id
 
 
 def told_of(orphan: Task) -> Kind:

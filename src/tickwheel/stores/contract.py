@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from tickwheel.tasks.delivery import queue_of
 from tickwheel.tasks.record import Run, Status, Task
 
 __all__ = [
@@ -65,7 +66,12 @@ class Due(msgspec.Struct, frozen=True, gc=False):
     partition: int
     priority: int
     version: int
-    queue: str | None = None  # that it waits in when it is due; None if it is run
+    handler: str = ""  # or the way it is delivered; "" where the store does not tell
+
+    @property
+    def queue(self) -> str | None:
+        """The queue it waits in when it is due; None if it is run or sent."""
+        return queue_of(self.handler)
 
 
 class Finish(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -275,7 +275,7 @@ class MemoryStore:
             first = 0 if after is None else bisect_right(keys, after)
             ranges.append(islice(keys, first, bisect_left(keys, (until + 1, ""))))
         page = (self._tasks[task_id] for _, task_id in islice(merge(*ranges), limit))
-        return [Due(task.run_at, task.id, task.partition, task.priority, task.version, task.queue) for task in page]
+        return [Due(task.run_at, task.id, task.partition, task.priority, task.version, task.handler) for task in page]
 
     async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Make pending tasks running."""

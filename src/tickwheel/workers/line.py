@@ -8,8 +8,10 @@ stood:
     done     a1: a2 is ready again, before anything that came after it
 """
 
+from collections import Counter
 from heapq import heapify, heappop, heappush
 
+from tickwheel.tasks import Handler
 from tickwheel.workers.contract import Job
 
 __all__ = ["Line"]
@@ -27,6 +29,7 @@ class Line:
         self._aside: dict[str, list[Place]] = {}
         self._running: dict[str, int] = {}
         self._waiting: set[Job] = set()
+        self._waiting_of: Counter[str] = Counter()  # by handler
         self._gone = 0  # places in the heaps whose runs gave them up
         self._came = 0
 
@@ -37,13 +40,14 @@ class Line:
         """Let a run wait."""
         self._came += 1
         self._waiting.add(job)
+        self._waiting_of[job.handler.name] += 1
         heappush(self._ready, (-job.task.priority, self._came, job))
 
     def remove(self, job: Job) -> bool:
         """Let a run give up its place; False if it does not wait."""
         if job not in self._waiting:
             return False
-        self._waiting.remove(job)
+        self._leave(job)
         self._gone += 1
         if self._gone > max(GONE_MIN, len(self._waiting)):
             self._sweep()
@@ -63,7 +67,7 @@ class Line:
             if limit is not None and running >= limit:
                 heappush(self._aside.setdefault(name, []), place)
                 continue
-            self._waiting.remove(job)
+            self._leave(job)
             self._running[name] = running + 1
             return job
         return None
@@ -80,8 +84,21 @@ class Line:
         """Send everyone away who waits."""
         jobs = list(self._waiting)
         self._waiting.clear()
+        self._waiting_of.clear()
         self._sweep()
         return jobs
+
+    def room_of(self, handler: Handler) -> int:
+        """Return how many more runs of a limited handler could begin, if all that wait did."""
+        assert handler.concurrency is not None
+        return handler.concurrency - self._running.get(handler.name, 0) - self._waiting_of[handler.name]
+
+    def _leave(self, job: Job) -> None:
+        self._waiting.remove(job)
+        name = job.handler.name
+        self._waiting_of[name] -= 1
+        if not self._waiting_of[name]:
+            del self._waiting_of[name]
 
     def _recall(self, name: str) -> None:
         places = self._aside.get(name, [])

@@ -19,6 +19,7 @@ import asyncio
 import logging
 import os
 from asyncio import AbstractEventLoop, CancelledError, Future
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -32,8 +33,10 @@ from tickwheel.errors import (
     WorkersFull,
 )
 from tickwheel.tasks import Flag, Handler, PoolName, Task
+from tickwheel.tasks.registry import Registry
 from tickwheel.timers.loop_timers import loop_wheel
 from tickwheel.workers.arguments import fit
+from tickwheel.workers.capacity import Capacity, EndRate, room_ahead
 from tickwheel.workers.contract import Job, Outcome, Pool, Tell
 from tickwheel.workers.line import Line
 from tickwheel.workers.loop_pool import LoopPool
@@ -64,6 +67,7 @@ class Workers:
         ):
             if not least <= value <= most:
                 raise InvalidWorkers(f"{name} is from {least} to {most:,}, not {value!r}")
+        self.on_free: Callable[[], None] | None = None  # called when a run is over, and its place free
         self._queue_max = queue_max
         self._warn_after_s = warn_after_s
         self._pools: dict[PoolName, Pool] = {"loop": LoopPool()}
@@ -74,6 +78,7 @@ class Workers:
         self._lines: dict[PoolName, Line] = {name: Line() for name in self._pools}
         self._jobs: dict[str, Job] = {}  # whose outcome was not told yet, by task
         self._begun: dict[Job, Future[Outcome]] = {}  # that hold a place in their pool
+        self._rates: dict[PoolName | str, EndRate] = {}  # of pools, and of handlers that have a limit
         self._home: tuple[int, AbstractEventLoop] | None = None
         self._closing: asyncio.Task[list[str]] | None = None
 
@@ -81,6 +86,21 @@ class Workers:
     def free(self) -> int:
         """Return how many more runs would be taken now."""
         return max(0, self._queue_max - len(self._begun) - sum(map(len, self._lines.values())))
+
+    def capacity(self, registry: Registry, claimed: Mapping[str, int]) -> Capacity:
+        """Return what could begin now or in a moment, besides tasks that are claimed already, counted by handler."""
+        now_s = asyncio.get_running_loop().time()
+
+        def worth_claiming(name: str, room: int) -> int:
+            rate = self._rates.get(name)
+            return room_ahead(room, 0 if rate is None else rate.expected(now_s))
+
+        def room_of(handler: Handler) -> int:
+            line = self._lines.get(handler.runs_in)
+            return 1 if line is None else worth_claiming(f"handler {handler.name}", line.room_of(handler))
+
+        pools = {name: worth_claiming(name, pool.free - len(self._lines[name])) for name, pool in self._pools.items()}
+        return Capacity(registry, pools, room_of, claimed)
 
     def begin(self, handler: Handler, task: Task, tell: Tell) -> Job:
         """Run a handler for a task when it is its turn, and tell what it came to; raise if it cannot be taken in."""
@@ -179,6 +199,7 @@ class Workers:
         """Give the place of a run to the next, and tell what it came to."""
         del self._begun[job]
         self._lines[job.pool].done(job)
+        self._count_end(job)
         # A task that is cancelled before its first step has run nothing, not even what catches that.
         value, error = Outcome(error=CancelledError()) if over.cancelled() else over.result()
         if job.error is not None:
@@ -187,6 +208,14 @@ class Workers:
             error = passable(job.handler.name, job.task.id, error)
         self._tell(job, Outcome(value, error))
         self._fill(job.pool)
+        if self.on_free is not None:
+            self.on_free()
+
+    def _count_end(self, job: Job) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._rates.setdefault(job.pool, EndRate()).add(now_s)
+        if job.handler.concurrency is not None:
+            self._rates.setdefault(f"handler {job.handler.name}", EndRate()).add(now_s)
 
     def _run_out(self, job: Job) -> None:
         """Stop a run that is out of time; what cannot be made to end is left behind."""

@@ -15,6 +15,7 @@ from tickwheel.stores import bounds
 from tickwheel.stores.contract import Due
 from tickwheel.stores.etcd.keys import Keys, spelled
 from tickwheel.stores.etcd.requests import Comparison, Operation, delete, delete_all, put, stands
+from tickwheel.tasks.delivery import handler_of
 from tickwheel.tasks.record import Run, Status, Task
 
 __all__ = ["Kept", "Write", "arrival_of", "claims", "claims_of", "due_of", "kept_of", "place_of", "run_of"]
@@ -102,7 +103,7 @@ def due_of(keys: Keys, pair: Any) -> Due:
     """Read what is due from its place in a queue."""
     partition, run_at, task_id = keys.read_due(pair.key)
     priority, version, queue, _ = _decode_due(pair.value)
-    return Due(run_at, task_id, partition, priority, version, queue)
+    return Due(run_at, task_id, partition, priority, version, "" if queue is None else handler_of(queue))
 
 
 def arrival_of(keys: Keys, pair: Any) -> tuple[int, str]:

@@ -10,7 +10,6 @@ import msgspec
 from tickwheel.errors import StoreError
 from tickwheel.stores import steps
 from tickwheel.stores.contract import Due, Lease
-from tickwheel.tasks.delivery import queue_of
 from tickwheel.tasks.record import ENDED, Run, Status, Task
 
 __all__ = [
@@ -107,7 +106,7 @@ def due_of(run_at: int, task_id: str, part: int, header: bytes) -> Due:
     """Read what a wheel needs to know."""
     version, _, priority, _, rest = header.split(b" ", 4)
     handler: str = msgspec.json.decode(rest.rpartition(b" ")[0])
-    return Due(run_at, task_id, part, int(priority), int(version), queue_of(handler))
+    return Due(run_at, task_id, part, int(priority), int(version), handler)
 
 
 def leases_of(leases: Iterable[Lease], partitions: int) -> list[Token]:

@@ -204,8 +204,7 @@ WHERE own.expires_at > now_ms($4) ORDER BY part FOR SHARE OF own
 
 -- So many of each partition; what lies beyond the last one of one partition is not known to be the next.
 -- name: due
-SELECT soon.run_at, soon.id, own.part, soon.priority, soon.version,
-       CASE WHEN starts_with(soon.handler, 'queue:') THEN substr(soon.handler, 7) END
+SELECT soon.run_at, soon.id, own.part, soon.priority, soon.version, soon.handler
 FROM partitions AS own
 JOIN unnest($1::integer[], $2::bigint[], $3::text[]) AS lease (part, epoch, nonce) USING (part, epoch, nonce)
 CROSS JOIN LATERAL (

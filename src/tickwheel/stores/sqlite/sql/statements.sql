@@ -75,7 +75,7 @@ UPDATE partitions SET node = ?, epoch = ?, nonce = ?, expires_at = ? WHERE part 
 UPDATE partitions SET checkpoint = ? WHERE part = ?
 
 -- name: due
-SELECT run_at, id, part, priority, version, CASE WHEN substr(handler, 1, 6) = 'queue:' THEN substr(handler, 7) END
+SELECT run_at, id, part, priority, version, handler
 FROM tasks INDEXED BY tasks_due
 WHERE status = 0 AND (run_at, id) > (?, ?) AND run_at <= ? AND part IN (SELECT value FROM json_each(?))
 ORDER BY run_at, id LIMIT ?

@@ -1,0 +1,93 @@
+"""How many more runs are worth claiming now: those that can begin at once, and those that will within a moment.
+
+    threads: 8, 5 of them busy, 120 runs ended in the last 100 ms       3 + 120
+    a handler with concurrency=1, which runs, and none ended lately     0
+
+Tasks are claimed in batches, some milliseconds ahead. Of handlers whose runs end quickly, many can begin in that time;
+of those that hang, none.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tickwheel.tasks import Handler, PoolName
+from tickwheel.tasks.registry import Registry
+
+__all__ = ["WINDOW_S", "Capacity", "EndRate", "room_ahead"]
+
+WINDOW_S: Final = 0.1  # what begins within this is worth claiming: half of it is spent on claims themselves
+
+
+class EndRate:
+    """How many runs ended within the present window, or the one before if these were more."""
+
+    __slots__ = ("_before", "_ended", "_window")
+
+    def __init__(self) -> None:
+        self._window = 0
+        self._ended = 0
+        self._before = 0
+
+    def add(self, now_s: float) -> None:
+        """Count a run that ended."""
+        self._roll(now_s)
+        self._ended += 1
+
+    def expected(self, now_s: float) -> int:
+        """Return how many are likely to end within a window."""
+        self._roll(now_s)
+        return max(self._ended, self._before)
+
+    def _roll(self, now_s: float) -> None:
+        window = int(now_s / WINDOW_S)
+        if window != self._window:
+            self._before = self._ended if window == self._window + 1 else 0
+            self._ended = 0
+            self._window = window
+
+
+def room_ahead(room: int, ending: int) -> int:
+    """Return how many to claim where so many could begin now, less those that wait, and so many are about to end.
+
+    Nothing, while half of those that can begin in a window wait: a claim is a commit, and better made for many.
+    """
+    return 0 if room <= 0 and -room > ending // 2 else room + ending
+
+
+class Capacity:
+    """What each pool and each limited handler could begin about now; counted down while tasks are chosen."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        pools: Mapping[PoolName, int],
+        room_of: Callable[[Handler], int],
+        claimed: Mapping[str, int],
+    ) -> None:
+        self._registry = registry
+        self._pools = dict(pools)
+        self._room_of = room_of
+        self._claimed = claimed  # by handler: tasks that wait for their moment
+        self._limits: dict[str, int] = {}
+        for name, tasks in claimed.items():
+            pool = registry.find(name).runs_in if name in registry else None
+            if pool in self._pools:
+                self._pools[pool] -= tasks
+
+    def admits(self, name: str) -> bool:
+        """Tell whether a handler could begin one more task, and count it; one that is not known here, always."""
+        if name not in self._registry:
+            return True  # what is wrong is told when it is begun
+        handler = self._registry.find(name)
+        if self._pools.get(handler.runs_in, 1) <= 0:
+            return False
+        if handler.concurrency is not None:
+            left = self._limits.get(name)
+            if left is None:
+                left = self._room_of(handler) - self._claimed.get(name, 0)
+            if left <= 0:
+                return False
+            self._limits[name] = left - 1
+        if handler.runs_in in self._pools:
+            self._pools[handler.runs_in] -= 1
+        return True
