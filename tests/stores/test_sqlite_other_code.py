@@ -19,7 +19,7 @@ import sqlalchemy
 
 from tests.stores.children import opened
 from tickwheel.errors import StoreFileInUse, StoreUnavailable
-from tickwheel.stores.sqlite import SqliteStore, connection, open_files
+from tickwheel.stores.sqlite import SqliteStore, connection, file_locks, open_files
 from tickwheel.stores.sqlite.schema import TASKS
 from tickwheel.testing.stores.scenario import task
 
@@ -343,6 +343,26 @@ def test_what_is_read_without_a_lock_is_read_again(path: Path) -> None:
     run(work, path)
 
 
+def test_where_there_are_no_such_locks_the_file_is_still_protected_from_what_is_seen(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(store: SqliteStore) -> None:
+        assert "no open file description locks here" in caplog.text
+        await store.add([task("a")])
+        with pytest.raises(StoreFileInUse):
+            with_sqlite3(path)
+        assert await store.get(["a"]) == [task("a")]
+        move(path)
+        with pytest.raises(StoreUnavailable, match="deleted"):
+            await store.add([task("b")])
+        move_back(path)
+        await store.add([task("c")])
+
+    monkeypatch.setattr(file_locks, "SUPPORTED", False)  # as on other systems
+    run(work, path)
+    assert in_another_process(path) == ("ok", {"a", "b", "c"})  # b was written, but not acknowledged
+
+
 # -- several stores of one process
 
 
@@ -440,6 +460,10 @@ def delete(path: Path) -> None:
 
 def move(path: Path) -> None:
     path.rename(path.with_name("moved.db"))
+
+
+def move_back(path: Path) -> None:
+    path.with_name("moved.db").rename(path)
 
 
 def delete_the_log(path: Path) -> None:
