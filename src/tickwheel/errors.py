@@ -68,6 +68,7 @@ __all__ = [
     "ServerRefused",
     "StoreClosed",
     "StoreError",
+    "StoreFileInUse",
     "StoreUnavailable",
     "TaskHasChanged",
     "TaskIsOver",
@@ -508,6 +509,19 @@ class StoreError(TickwheelError, RuntimeError):
 
 class StoreUnavailable(StoreError):
     """A store cannot be reached, opened or written; try again when that is mended."""
+
+
+class StoreFileInUse(StoreError, OSError):
+    """Other code is about to open a file that a store in this process has open."""
+
+    def __init__(self, path: str, opened_by: str) -> None:
+        self.path = path
+        self.opened_by = opened_by
+        super().__init__(
+            f"{path} is open as a store in this process and cannot be opened by {opened_by}: closing it again would "
+            "drop the file locks of the store, and tasks would be lost; list tasks with scheduler.list() or a "
+            'tickwheel command, and read or copy the file from another process (sqlite3 FILE ".backup COPY")'
+        )
 
 
 class StoreClosed(StoreError):

@@ -3,6 +3,7 @@
 A new one needs one entry in PLACES: what makes it, and a `Place`. One without a server of its own has a URL only.
 """
 
+import fcntl
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,11 +13,13 @@ from typing import Final, NamedTuple
 
 import apsw
 
+from tickwheel.stores.sqlite.file_locks import TURN_BYTE, ask
+from tickwheel.stores.sqlite.open_files import OPENING, identify
 from tickwheel.testing.etcd import EtcdCluster
 from tickwheel.testing.postgres import PostgresServer
 from tickwheel.testing.redis import RedisServer
 
-__all__ = ["PLACES", "Place"]
+__all__ = ["PLACES", "Place", "sqlite_writable"]
 
 Act = Callable[[], None]
 
@@ -41,20 +44,24 @@ class Place(NamedTuple):
         return url
 
 
+def sqlite_writable(path: Path) -> bool:
+    """Say whether no process is in the middle of a transaction; a store of this process has the file open."""
+    locks = OPENING.files[identify(path)].locks
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(300)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+    except apsw.BusyError:
+        return False
+    finally:
+        connection.close()
+    return ask(locks._database, TURN_BYTE)[0] == fcntl.F_UNLCK
+
+
 @contextmanager
 def sqlite(folder: Path) -> Iterator[Place]:
-    def writable() -> bool:
-        connection = apsw.Connection(f"{folder}/tasks.db")
-        connection.set_busy_timeout(300)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except apsw.BusyError:
-            return False
-        finally:
-            connection.close()
-        return True
-
-    yield Place(f"sqlite:///{folder}/tasks.db", writable=writable)
+    path = folder / "tasks.db"
+    yield Place(f"sqlite:///{path}", writable=partial(sqlite_writable, path))
 
 
 @contextmanager

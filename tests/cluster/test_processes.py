@@ -6,10 +6,9 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import apsw
-
 from tests.cluster import nodes as processes
 from tests.cluster.nodes import LEASE_MS, Nodes, until
+from tests.cluster.places import sqlite_writable
 from tickwheel.stores.contract import Filter
 from tickwheel.tasks import Status
 
@@ -127,15 +126,10 @@ def test_a_process_that_was_suspended_beyond_its_lease_changes_nothing(tmp_path:
 
 def suspend(nodes: Nodes, name: str) -> None:
     """Stop a process, but not in the middle of a write: nobody else could write then, and take over."""
-    connection = apsw.Connection(nodes.url.removeprefix("sqlite:///"))
-    connection.set_busy_timeout(500)
+    path = Path(nodes.url.removeprefix("sqlite:///"))
     while True:
         nodes.send(name, signal.SIGSTOP)
         os.waitpid(nodes.processes[name].pid, os.WUNTRACED)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
-            break
-        except apsw.BusyError:
-            nodes.send(name, signal.SIGCONT)
-    connection.close()
+        if sqlite_writable(path):
+            return
+        nodes.send(name, signal.SIGCONT)

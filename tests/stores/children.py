@@ -80,6 +80,16 @@ async def open_without_rights(path: str) -> None:
         print(type(error).__name__, error)
 
 
+async def open_many() -> None:
+    """Open every file that is named, tell how many partitions it has, and close all of them at the end."""
+    stores = []
+    for line in iter(sys.stdin.readline, ""):
+        stores.append(await opened(line.strip()))
+        print(stores[-1].partitions, flush=True)
+    for store in stores:
+        await store.close()
+
+
 async def take_all(path: str) -> None:
     """Take every partition that is free, when told to go on add a task in one, and end when told to."""
     store: Store = await opened(path)
@@ -92,5 +102,5 @@ async def take_all(path: str) -> None:
 
 
 if __name__ == "__main__":
-    programs = {each.__name__: each for each in (add_for_ever, fill_the_disk, open_without_rights, take_all)}
+    programs = {each.__name__: each for each in (add_for_ever, fill_the_disk, open_many, open_without_rights, take_all)}
     asyncio.run(programs[sys.argv[1]](*sys.argv[2:]))

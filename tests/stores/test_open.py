@@ -92,6 +92,68 @@ def test_a_database_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def write(path: Path, *statements: str) -> None:
+    connection = apsw.Connection(str(path))
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statements", "why"),
+    [
+        (["PRAGMA application_id = 1196444487"], "application_id is 0x47504b47"),  # of GeoPackage; no table yet
+        (["CREATE TABLE tasks (id)", "PRAGMA user_version = 2"], "lacks the tables 'counts', 'nodes', 'partitions'"),
+        (["CREATE TABLE tasks (id)", "PRAGMA user_version = 9"], "has the table 'tasks'"),
+        (["CREATE TABLE tasks (id)", "PRAGMA user_version = -1"], "has the table 'tasks'"),
+        (["CREATE VIEW songs AS SELECT 1"], "has the table 'songs'"),
+        (["PRAGMA journal_mode = wal", "CREATE TABLE songs (title)"], "has the table 'songs'"),
+    ],
+)
+def test_a_file_that_only_looks_like_ours_is_left_alone(tmp_path: Path, statements: list[str], why: str) -> None:
+    path = tmp_path / "other.db"
+    write(path, *statements)
+    before = path.read_bytes()
+    assert why in refused(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_log_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path, log = tmp_path / "other.db", tmp_path / "other.db-wal"
+    program = (
+        "import apsw, os, sys\n"
+        "other = apsw.Connection(sys.argv[1])\n"
+        "other.pragma('journal_mode', 'wal')\n"
+        "other.execute('CREATE TABLE songs (title)')\n"
+        "os._exit(0)\n"  # as if it was killed: what it wrote is in the log alone
+    )
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True, timeout=60)
+    before = path.read_bytes(), log.read_bytes()
+    assert "has the table 'songs'" in refused(path)
+    assert (path.read_bytes(), log.read_bytes()) == before
+
+
+def test_a_file_of_tasks_with_the_table_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    asyncio.run(open_and_close(f"sqlite:///{path}"))
+    write(path, "CREATE TABLE songs (title)", "ANALYZE")
+    before = path.read_bytes()
+    assert "it has the table 'songs'; nothing was changed" in refused(path)
+    assert path.read_bytes() == before
+    write(path, "DROP TABLE songs")
+    assert asyncio.run(open_and_close(f"sqlite:///{path}")) == 64
+
+
+def test_a_file_says_whose_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    asyncio.run(open_and_close(f"sqlite:///{path}"))
+    assert path.read_bytes()[68:72] == b"twhl"
+    write(path, "PRAGMA application_id = 0")  # as it was before there was an id
+    asyncio.run(open_and_close(f"sqlite:///{path}"))
+    assert path.read_bytes()[68:72] == b"twhl"
+
+
 def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     asyncio.run(open_and_close(f"sqlite:///{path}"))

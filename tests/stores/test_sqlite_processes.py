@@ -101,6 +101,20 @@ def test_processes_that_open_a_new_file_at_once_share_it(tmp_path: Path, child: 
         assert process.returncode == 0
 
 
+def test_many_new_files_are_opened_by_four_processes_at_once(tmp_path: Path, child: Child) -> None:
+    children = [child("open_many") for _ in range(4)]
+    for number in range(ROUNDS):
+        for process in children:
+            assert process.stdin is not None
+            process.stdin.write(f"{tmp_path / str(number)}.db\n")
+            process.stdin.flush()
+        assert [told(process) for process in children] == ["64"] * 4
+    for process in children:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert len(list(tmp_path.iterdir())) == ROUNDS, "the last one brought each log back into its file"
+
+
 def test_two_processes_work_on_one_file(tmp_path: Path, child: Child) -> None:
     path = tmp_path / "tasks.db"
 

@@ -21,7 +21,7 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     async def main() -> None:
         url = f"sqlite:///{tmp_path}/tasks.db"
         await (await open_store(url)).close()
-        with pytest.raises(StoreUnavailable, match="one of their own"):
+        with pytest.raises(StoreUnavailable, match="not of process instances"):
             await open_instances(url)
         with pytest.raises(StoreUnavailable, match="no folder"):
             await open_instances(f"sqlite:///{tmp_path}/nowhere/processes.db")

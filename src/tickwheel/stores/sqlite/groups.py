@@ -3,38 +3,46 @@
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from typing import Final
 
 import apsw
 
+from tickwheel.errors import StoreUnavailable
 from tickwheel.stores.contract import Conflict
+from tickwheel.stores.sqlite.connection import Database
+from tickwheel.stores.sqlite.errors import translate_error
 from tickwheel.stores.sqlite.lane import Call
-from tickwheel.stores.sqlite.opening import unavailable
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.stores.sqlite.writes import Adds, Pen
 
 __all__ = ["Reader", "Transactions", "Writer"]
 
+READS_MAX: Final = 10  # attempts to read while other code in this process keeps dropping SQLite's locks
+
 
 class Transactions:
     """Does groups of calls, each group in one transaction, on a thread and a connection of its own."""
 
-    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+    def __init__(self, database: Database) -> None:
         self.commits = 0
-        self._path = path
-        self._connection = connection
+        self._database = database
+        self._connection = database.writer
 
     def do(self, group: list[Call]) -> None:
         """Do calls in one transaction: each is kept or refused by itself, but none is answered before the commit."""
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            for call in self._together(group):
-                if not call.future.cancelled():
-                    self._do_one(call)
-            self._settle()
-            self._connection.execute("COMMIT")
+            with self._database.locks.turn():
+                drops = self._database.locks.drops
+                self._connection.execute("BEGIN IMMEDIATE")
+                for call in self._together(group):
+                    if not call.future.cancelled():
+                        self._do_one(call)
+                self._settle()
+                self._database.check_locks(drops)
+                self._connection.execute("COMMIT")
+            self._database.check_in_place()
             self.commits += 1
-        except apsw.Error as error:
+        except (apsw.Error, StoreUnavailable) as error:
             self._give_up(group, error)
 
     def _together(self, group: list[Call]) -> list[Call]:
@@ -59,29 +67,27 @@ class Transactions:
     def _settle(self) -> None:
         """Write what all calls of the group have come to."""
 
-    def _give_up(self, group: list[Call], error: apsw.Error) -> None:
+    def _give_up(self, group: list[Call], error: apsw.Error | StoreUnavailable) -> None:
         """Undo everything and say so; the connection is as good as before."""
-        if self._connection.in_transaction:
-            with suppress(apsw.Error):
-                self._connection.execute("ROLLBACK")
+        undo(self._connection)
         for call in group:
-            call.error = unavailable(self._path, error)
+            call.error = (
+                translate_error(self._database.path, error)
+                if isinstance(error, apsw.Error)
+                else StoreUnavailable(*error.args)
+            )
             call.touched = set()
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._connection.close()
 
 
 class Writer(Transactions):
     """Writes tasks, and counts them."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, partitions: int, now_ms: Callable[[], int]) -> None:
-        super().__init__(path, connection)
+    def __init__(self, database: Database, partitions: int, now_ms: Callable[[], int]) -> None:
+        super().__init__(database)
         self._everywhere = set(range(partitions))
         self._now_ms = now_ms
         self._counted: Counter[int] = Counter()
-        self._seen = connection.pragma("data_version")
+        self._seen = self._connection.pragma("data_version")
 
     def do(self, group: list[Call]) -> None:
         """Do calls in one transaction, and count what they did when it is over."""
@@ -130,25 +136,36 @@ class Writer(Transactions):
 class Reader:
     """Reads for groups of calls, on a thread and a connection of its own."""
 
-    def __init__(self, path: Path, connection: apsw.Connection) -> None:
-        self._path = path
-        self._connection = connection
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection = database.reader
 
     def do(self, group: list[Call]) -> None:
         """Do calls that all see the same state of the file."""
+        for _ in range(READS_MAX):
+            drops = self._database.locks.drops
+            self._read(group)
+            if self._database.locks.count_drops() == drops:  # what was read without a lock may be anything
+                return
+        for call in group:
+            call.error = StoreUnavailable(
+                f"{self._database.path}: other code in this process closes the file all the time, which drops SQLite's "
+                "locks; use another process for that"
+            )
+
+    def _read(self, group: list[Call]) -> None:
         try:
             self._connection.execute("BEGIN")
             for call in group:
                 self._do_one(call)
             self._connection.execute("COMMIT")
         except apsw.Error as error:
-            if self._connection.in_transaction:
-                with suppress(apsw.Error):
-                    self._connection.execute("ROLLBACK")
+            undo(self._connection)
             for call in group:
-                call.error = unavailable(self._path, error)
+                call.error = translate_error(self._database.path, error)
 
     def _do_one(self, call: Call) -> None:
+        call.error = None
         try:
             call.answer = call.work(self._connection)
         except apsw.Error:
@@ -156,6 +173,9 @@ class Reader:
         except Exception as error:  # noqa: BLE001 - its caller gets it
             call.error = error
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._connection.close()
+
+def undo(connection: apsw.Connection) -> None:
+    """End a transaction that failed, if there is one."""
+    if connection.in_transaction:
+        with suppress(apsw.Error):
+            connection.execute("ROLLBACK")

@@ -16,13 +16,17 @@ from pathlib import Path
 
 import apsw
 
-from tickwheel.errors import StoreClosed
+from tickwheel.errors import StoreClosed, StoreUnavailable
 from tickwheel.stores import bounds, listing, steps
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
 from tickwheel.stores.hints import Hints
-from tickwheel.stores.sqlite import lists, opening, reads
+from tickwheel.stores.sqlite import lists, reads
+from tickwheel.stores.sqlite.connection import Database, open_database
+from tickwheel.stores.sqlite.errors import translate_error
 from tickwheel.stores.sqlite.groups import Reader, Writer
 from tickwheel.stores.sqlite.lane import Lane
+from tickwheel.stores.sqlite.schema import TASKS
+from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.stores.sqlite.writes import PURGE_ROWS, Adds, Pen
 from tickwheel.tasks.record import Run, Status, Task
 
@@ -32,20 +36,14 @@ __all__ = ["SqliteStore"]
 class SqliteStore:
     """A store in an SQLite file, for one event loop; open it with `open`."""
 
-    def __init__(
-        self,
-        path: Path,
-        writer: apsw.Connection,
-        reader: apsw.Connection,
-        partitions: int,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self.path = path
+    def __init__(self, database: Database, partitions: int, now_ms: Callable[[], int]) -> None:
+        self.path = database.path
         self.partitions = partitions
         self._now_ms = now_ms
         self._hints = Hints()
-        self._writer = Writer(path, writer, partitions, now_ms)
-        self._reader = Reader(path, reader)
+        self._database = database
+        self._writer = Writer(database, partitions, now_ms)
+        self._reader = Reader(database)
         self._writes: Lane[Pen] = Lane(
             "tickwheel-writer", self._writer.do, look=self._writer.look, tell=self._hints.tell
         )
@@ -60,13 +58,20 @@ class SqliteStore:
     @classmethod
     async def open(cls, path: Path, *, now_ms: Callable[[], int], partitions: int = 64) -> "SqliteStore":
         """Open a file, or make it; how many partitions it has is decided then."""
-        writer, stored = await asyncio.to_thread(opening.connect, path, partitions)
+
+        def make_partitions(connection: apsw.Connection) -> None:
+            connection.executemany(SQL["add_partition"], ((number,) for number in range(partitions)))
+
+        database = await open_database(path, TASKS, make_partitions)
         try:
-            reader = await asyncio.to_thread(opening.connect_reader, path)
-        except BaseException:
-            writer.close()
-            raise
-        return cls(path, writer, reader, stored, now_ms)
+            stored: int = database.reader.execute(SQL["count_partitions"]).get
+        except apsw.Error as error:
+            database.close()
+            raise translate_error(path, error) from error
+        if stored < 1:
+            database.close()
+            raise StoreUnavailable(f"{path}: it has no partitions; it is damaged")
+        return cls(database, stored, now_ms)
 
     async def close(self) -> None:
         """Do what waits, and let go of the file."""
@@ -74,8 +79,7 @@ class SqliteStore:
         await self._reads.close()
         await self._writes.close()
         self._hints.close()
-        self._reader.close()
-        self._writer.close()  # the last one: it brings the log back into the file
+        await asyncio.to_thread(self._database.close)
 
     async def time(self) -> int:
         """Read the clock it was given."""

@@ -126,3 +126,9 @@ SELECT serial, '', body FROM tasks
 WHERE id >= :low AND id < :high AND +serial > :after
   AND (:status IS NULL OR +status = :status) AND (:handler IS NULL OR +handler = :handler)
 ORDER BY +serial LIMIT :limit
+
+-- name: add_partition
+INSERT INTO partitions (part) VALUES (?)
+
+-- name: count_partitions
+SELECT count(*) FROM partitions

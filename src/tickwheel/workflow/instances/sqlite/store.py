@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import apsw
 
+from tickwheel.stores.sqlite.connection import Database, open_database
 from tickwheel.stores.sqlite.groups import Reader, Transactions
 from tickwheel.stores.sqlite.lane import Lane
-from tickwheel.stores.sqlite.opening import connect_reader
 from tickwheel.workflow.instances.contract import Change, Loaded, Notice
 from tickwheel.workflow.instances.rows import instance_of, item_of, notice_of, row_of
-from tickwheel.workflow.instances.sqlite.opening import SQL, connect
+from tickwheel.workflow.instances.sqlite.schema import INSTANCES, SQL
 from tickwheel.workflow.instances.tables import Tables
 
 __all__ = ["SqliteInstances"]
@@ -29,24 +29,21 @@ Row = Sequence[Any]
 class SqliteInstances(Tables):
     """Instances in a file, for one event loop; open it with `open`."""
 
-    def __init__(self, path: Path, connection: apsw.Connection, reader: apsw.Connection) -> None:
-        self._writer = Transactions(path, connection)
-        self._reader = Reader(path, reader)
-        self._lane: Lane[apsw.Connection] = Lane("tickwheel-instances", self._writer.do)
-        self._reads: Lane[apsw.Connection] = Lane("tickwheel-instances-reader", self._reader.do)
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lane: Lane[apsw.Connection] = Lane("tickwheel-instances", Transactions(database).do)
+        self._reads: Lane[apsw.Connection] = Lane("tickwheel-instances-reader", Reader(database).do)
 
     @classmethod
     async def open(cls, path: Path) -> "SqliteInstances":
         """Open a file, and make it if need be."""
-        connection = await asyncio.to_thread(connect, path)
-        return cls(path, connection, await asyncio.to_thread(connect_reader, path))
+        return cls(await open_database(path, INSTANCES, lambda _: None))
 
     async def close(self) -> None:
         """Do what waits, and let go of the file."""
         await self._reads.close()
         await self._lane.close()
-        await asyncio.to_thread(self._reader.close)
-        await asyncio.to_thread(self._writer.close)
+        await asyncio.to_thread(self._database.close)
 
     async def change(self, instance_id: str, work: Callable[[Loaded | None], Change[T]]) -> T:
         """Change an instance in one transaction."""

@@ -1,0 +1,153 @@
+"""A database file, opened twice: a connection to write, and one to read.
+
+connect      SQLite opens the file, checks that it is ours, and brings the schema up to date
+enter        its locks are held a second time, and other code in this process may not open it any more
+turn         ... BEGIN IMMEDIATE ... check_locks, COMMIT, check_in_place: each transaction
+leave        the last store of this process brings the log back into the file
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from tickwheel.errors import StoreUnavailable
+from tickwheel.stores.sqlite.errors import BUSY_MS, translate_error
+from tickwheel.stores.sqlite.open_files import OPENING, OpenFile, check_name, enter, leave
+from tickwheel.stores.sqlite.schema import Schema
+
+__all__ = ["Database", "connect", "open_database"]
+
+LOG_PAGES: Final = 4_096  # 16 MiB of log before it is brought into the file: a batch changes some hundreds
+CACHE_KIB: Final = 16 * 1024  # of pages, for each of the two connections
+RETRY_MS: Final = 10  # between two attempts to begin the log of a file that other processes have open
+
+
+class Database:
+    """An open file with its two connections; open it with `open`, and close it on any thread."""
+
+    def __init__(self, path: Path, writer: apsw.Connection, reader: apsw.Connection, file: OpenFile) -> None:
+        self.path = path
+        self.writer = writer
+        self.reader = reader
+        self.locks = file.locks
+        self._file = file
+        self._closed = False
+        self._place = os.path.abspath(path)  # noqa: PTH100 - where it is, whatever folder the program goes to
+
+    @classmethod
+    def open(cls, path: Path, schema: Schema, prepare: Callable[[apsw.Connection], None]) -> "Database":
+        """Open a file, or make it; what is not ours is left as it is."""
+        with OPENING.lock:
+            writer = reader = None
+            check_name(path)
+            try:
+                writer = connect(path, schema, prepare)
+                reader = connect_reader(path)
+                return cls(path, writer, reader, enter(path))
+            except BaseException as error:
+                for connection in (reader, writer):
+                    if connection is not None:
+                        connection.close(force=True)
+                if isinstance(error, apsw.Error):
+                    raise translate_error(path, error) from error
+                if isinstance(error, OSError):
+                    raise StoreUnavailable(f"{path}: it cannot be locked ({error}); try again") from error
+                raise
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with OPENING.lock:
+            if self._closed:
+                return
+            self._closed = True
+            if self._file.stores == 1:
+                self.locks.release()  # or SQLite could not be alone with the file, and bring the log back into it
+            try:
+                self.reader.close()
+                self.writer.close()
+            finally:
+                leave(self._file)
+
+    def check_in_place(self) -> None:
+        """Raise if the file was deleted or replaced: what is in it is not to be acknowledged."""
+        self._file.check_in_place(self._place)
+
+    def check_locks(self, drops: int) -> None:
+        """Raise if a transaction has lost its lock to write, given how many drops there were before it."""
+        if not self.locks.may_commit(drops):
+            raise StoreUnavailable(
+                f"{self.path}: other code in this process closed the file, which dropped SQLite's locks during a "
+                "transaction; nothing of it was kept, try again"
+            )
+
+
+async def open_database(path: Path, schema: Schema, prepare: Callable[[apsw.Connection], None]) -> Database:
+    """Open a file on a thread; who stops waiting for it leaves nothing open."""
+    opening = asyncio.ensure_future(asyncio.to_thread(Database.open, path, schema, prepare))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(close_unwanted)
+        raise
+
+
+def close_unwanted(opening: "asyncio.Future[Database]") -> None:
+    """Close a file that nobody waits for any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.get_loop().run_in_executor(None, opening.result().close)
+
+
+def connect(path: Path, schema: Schema, prepare: Callable[[apsw.Connection], None]) -> apsw.Connection:
+    """Open the file for writing, with the present schema."""
+    if not path.parent.is_dir():
+        raise StoreUnavailable(f"{path}: there is no folder {path.parent}; make it first")
+    has_log = Path(f"{path}-wal").exists()
+    connection = apsw.Connection(str(path))
+    try:
+        connection.set_busy_timeout(BUSY_MS)
+        # The log of a file that turns out to be another program's is that program's business.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, int(has_log))
+        schema.check(connection, path)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+        _begin_log(connection, path)
+        _tune(connection)
+        schema.migrate(connection, prepare)
+    except BaseException:
+        connection.close(force=True)
+        raise
+    return connection
+
+
+def connect_reader(path: Path) -> apsw.Connection:
+    """Open the file once more, for reading."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(BUSY_MS)
+    _tune(connection)
+    connection.pragma("query_only", 1)
+    return connection
+
+
+def _begin_log(connection: apsw.Connection, path: Path) -> None:
+    """Have SQLite keep a write-ahead log; it needs the file alone for that, and does not wait for others by itself."""
+    for _ in range(BUSY_MS // RETRY_MS):
+        try:
+            mode = connection.pragma("journal_mode", "wal")
+        except apsw.BusyError:
+            time.sleep(RETRY_MS / 1000)
+            continue
+        if mode != "wal":
+            raise StoreUnavailable(f"{path}: SQLite cannot keep a write-ahead log there; use a local disk")
+        return
+    raise apsw.BusyError("database is locked")
+
+
+def _tune(connection: apsw.Connection) -> None:
+    connection.pragma("synchronous", "full")  # a commit is on the disk when it returns
+    connection.pragma("foreign_keys", 0)
+    connection.pragma("cache_size", -CACHE_KIB)
+    connection.pragma("wal_autocheckpoint", LOG_PAGES)
