@@ -6,6 +6,7 @@ from typing import Final
 import apsw
 
 from tickwheel.errors import SchemaTooNew, StoreUnavailable
+from tickwheel.stores.sqlite.forks import close_in_children
 from tickwheel.stores.sqlite.statements import MIGRATIONS
 
 __all__ = ["connect", "connect_reader", "unavailable"]
@@ -36,7 +37,7 @@ def connect(path: Path, partitions: int) -> tuple[apsw.Connection, int]:
         raise StoreUnavailable(f"{path}: there is no folder {path.parent}; make it first")
     connection = None
     try:
-        connection = apsw.Connection(str(path))
+        connection = close_in_children(apsw.Connection(str(path)))
         connection.set_busy_timeout(BUSY_MS)
         _check(connection, path)
         connection.pragma("journal_mode", "wal")
@@ -53,7 +54,7 @@ def connect(path: Path, partitions: int) -> tuple[apsw.Connection, int]:
 def connect_reader(path: Path) -> apsw.Connection:
     """Open the file once more, for reading."""
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        connection = close_in_children(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE))
         connection.set_busy_timeout(BUSY_MS)
         _tune(connection)
         connection.pragma("query_only", 1)

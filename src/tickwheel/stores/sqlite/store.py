@@ -21,6 +21,7 @@ from tickwheel.stores import bounds, listing, steps
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
 from tickwheel.stores.hints import Hints
 from tickwheel.stores.sqlite import lists, opening, reads
+from tickwheel.stores.sqlite.forks import run_in_use
 from tickwheel.stores.sqlite.groups import Reader, Writer
 from tickwheel.stores.sqlite.lane import Lane
 from tickwheel.stores.sqlite.writes import PURGE_ROWS, Adds, Pen
@@ -60,11 +61,11 @@ class SqliteStore:
     @classmethod
     async def open(cls, path: Path, *, now_ms: Callable[[], int], partitions: int = 64) -> "SqliteStore":
         """Open a file, or make it; how many partitions it has is decided then."""
-        writer, stored = await asyncio.to_thread(opening.connect, path, partitions)
+        writer, stored = await asyncio.to_thread(run_in_use, opening.connect, path, partitions)
         try:
-            reader = await asyncio.to_thread(opening.connect_reader, path)
+            reader = await asyncio.to_thread(run_in_use, opening.connect_reader, path)
         except BaseException:
-            writer.close()
+            run_in_use(writer.close)
             raise
         return cls(path, writer, reader, stored, now_ms)
 
@@ -74,8 +75,8 @@ class SqliteStore:
         await self._reads.close()
         await self._writes.close()
         self._hints.close()
-        self._reader.close()
-        self._writer.close()  # the last one: it brings the log back into the file
+        run_in_use(self._reader.close)
+        run_in_use(self._writer.close)  # the last one: it brings the log back into the file
 
     async def time(self) -> int:
         """Read the clock it was given."""

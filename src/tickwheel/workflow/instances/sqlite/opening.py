@@ -7,6 +7,7 @@ import apsw
 
 from tickwheel.errors import SchemaTooNew, StoreUnavailable
 from tickwheel.stores.scripts import read_scripts
+from tickwheel.stores.sqlite.forks import close_in_children
 from tickwheel.stores.sqlite.opening import BUSY_MS, unavailable
 
 __all__ = ["SQL", "connect"]
@@ -22,7 +23,7 @@ def connect(path: Path) -> apsw.Connection:
         raise StoreUnavailable(f"{path}: there is no folder {path.parent}; make it first")
     connection = None
     try:
-        connection = apsw.Connection(str(path))
+        connection = close_in_children(apsw.Connection(str(path)))
         connection.set_busy_timeout(BUSY_MS)
         connection.execute("BEGIN IMMEDIATE")
         _check(connection, path)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from tickwheel.stores.sqlite.forks import run_in_use
 from tickwheel.stores.sqlite.groups import Reader, Transactions
 from tickwheel.stores.sqlite.lane import Lane
 from tickwheel.stores.sqlite.opening import connect_reader
@@ -38,15 +39,15 @@ class SqliteInstances(Tables):
     @classmethod
     async def open(cls, path: Path) -> "SqliteInstances":
         """Open a file, and make it if need be."""
-        connection = await asyncio.to_thread(connect, path)
-        return cls(path, connection, await asyncio.to_thread(connect_reader, path))
+        connection = await asyncio.to_thread(run_in_use, connect, path)
+        return cls(path, connection, await asyncio.to_thread(run_in_use, connect_reader, path))
 
     async def close(self) -> None:
         """Do what waits, and let go of the file."""
         await self._reads.close()
         await self._lane.close()
-        await asyncio.to_thread(self._reader.close)
-        await asyncio.to_thread(self._writer.close)
+        await asyncio.to_thread(run_in_use, self._reader.close)
+        await asyncio.to_thread(run_in_use, self._writer.close)
 
     async def change(self, instance_id: str, work: Callable[[Loaded | None], Change[T]]) -> T:
         """Change an instance in one transaction."""
