@@ -30,7 +30,7 @@ __all__ = ["Flights", "told_of", "told_of_failure"]
 NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
 NO_ROOM_MS: Final = 1_000  # how long it waits for runs that were stopped and hold on to their places
 UNSURE_NS: Final = 50_000_000  # between two looks whether our leases could be renewed
-CLOSED: Final = "its worker was stopped before it began"
+CLOSED: Final = "released before it began: the scheduler was stopped"
 
 
 class Flights:
@@ -60,6 +60,7 @@ class Flights:
         self._landed = landed  # with the task as it is now, if it is known
         self._tasks: dict[str, Task] = {}
         self._waiting: dict[int, list[Task]] = {}  # for their moment
+        self._halted = False  # nothing is begun any more
         self._finishes: list[tuple[Finish, Kind]] = []
         self._over = asyncio.Event()  # there are outcomes
         self.idle = asyncio.Event()  # nothing is in flight
@@ -90,6 +91,9 @@ class Flights:
             moments.add(task.run_at)
         if moments:
             self.idle.clear()
+        if self._halted:
+            self._release_waiting()
+            return
         for moment in sorted(moments):
             self._begin_at(moment)
 
@@ -145,7 +149,7 @@ class Flights:
         elif isinstance(error, WorkersFull):
             self._put_back(task, now + NO_ROOM_MS, str(error))
         elif isinstance(error, WorkersClosed):
-            self._put_back(task, task.run_at, CLOSED)
+            self._release(task)
         elif isinstance(error, RunCancelled) and error.closing:
             left = outcomes.orphan(task, now)
             self.settle(task, left, told_of(left[0]))
@@ -161,6 +165,21 @@ class Flights:
     def _put_back(self, task: Task, run_at: int, reason: str) -> None:
         waiting = replace(task, status=Status.PENDING, run_at=run_at, reason=reason)
         self.settle(task, (waiting, None), "retried")
+
+    def halt(self) -> None:
+        """Begin nothing more: what waits for its moment or for a worker is released; what runs goes on."""
+        self._halted = True
+        self._release_waiting()
+        self._workers.halt()
+
+    def _release_waiting(self) -> None:
+        for moment in list(self._waiting):
+            for task in self._waiting.pop(moment):
+                self._release(task)
+
+    def _release(self, task: Task) -> None:
+        """Give up the claim of a task that has not begun: it runs elsewhere, or later."""
+        self.settle(task, (replace(task, status=Status.PENDING, started_at=None, reason=CLOSED), None), "recovered")
 
     def settle(self, task: Task, outcome: tuple[Task, Run | None], kind: Kind) -> None:
         """Have an outcome written with the next batch."""
@@ -240,11 +259,9 @@ class Flights:
                 self._landed(task)  # written before, if the answer to that was lost: then it may be due again
 
     async def close(self) -> None:
-        """Stop what runs, put back what waits, and write what became of both."""
+        """Stop what runs, release what waits, and write what became of both."""
+        self.halt()
         await self._workers.close()
-        for moment in list(self._waiting):
-            for task in self._waiting.pop(moment):
-                self._put_back(task, task.run_at, CLOSED)
         while self._finishes:
             await self._write_batch()
 
