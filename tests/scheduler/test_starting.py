@@ -50,12 +50,12 @@ class SlowStore:
 @pytest.fixture
 def world() -> World:
     world = World()
-    world.store = SlowStore(MemoryStore(now_ms=world.now))  # type: ignore[assignment] # it forwards what a store has
+    world.store = SlowStore(MemoryStore(now_ms=world.now))
     return world
 
 
 def others() -> set[asyncio.Task[Any]]:
-    return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type] # there is one
+    return asyncio.all_tasks() - {asyncio.current_task()}
 
 
 async def check_stopped(world: World, scheduler: AsyncScheduler) -> None:
