@@ -9,7 +9,7 @@ from tests.scheduler.programs import run_program
 pytestmark = pytest.mark.slow  # each test starts programs
 
 BEGINNING = """
-import asyncio, os, sys, threading, time
+import asyncio, gc, os, sys, threading, time
 from tickwheel import AsyncScheduler, Scheduler
 from tickwheel.errors import SchedulerForked, SchedulerNotStarted
 from tickwheel.tasks import Status
@@ -143,7 +143,7 @@ interrupted = threading.Event()
 @scheduler.task("wait")
 async def wait() -> None:
     try:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
     finally:
         print("the child ran the end of a coroutine of its parent's", flush=True)
 
@@ -154,6 +154,7 @@ while scheduler.get("wait").status is not Status.RUNNING:
 sys.stdout.flush()
 child = os.fork()
 if not child:
+    gc.collect()
     {ending}
 else:
     join(child)
