@@ -4,9 +4,11 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +114,8 @@ def test_a_worker_runs_what_was_added_and_ends_cleanly_when_asked(shop: Path) ->
     command = [sys.executable, "-m", "tickwheel.cli", "worker", "shop:scheduler"]
     with subprocess.Popen(command, cwd=shop, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
+        ready = worker.stdout.readline()
+        assert "ready: 1 handler (shout), 64 partitions of sqlite:///tasks.db, process" in ready
         assert "1 tasks overdue" in worker.stdout.readline()
         tickwheel(shop, "add", "shout", '{"word": "wheel"}', "--id", "second")
         for name, result in (("first", "TICK"), ("second", "WHEEL")):
@@ -121,8 +125,66 @@ def test_a_worker_runs_what_was_added_and_ends_cleanly_when_asked(shop: Path) ->
                     break
             assert shown["result"] == result
         worker.send_signal(signal.SIGTERM)
-        assert "stopping" in worker.stdout.read()
+        assert "stopping: waiting up to 30 s for running tasks" in worker.stdout.read()
     assert worker.returncode == 0
+
+
+FAILING = """
+import threading, time
+from tickwheel import AsyncScheduler
+
+scheduler = AsyncScheduler("memory://")
+inside = []
+
+
+@scheduler.task("count")
+def count() -> int:
+    inside.append(1)
+    time.sleep(0.3)
+    most = len(inside)
+    inside.pop()
+    return most
+
+
+@scheduler.task("fail")
+async def fail() -> None:
+    raise ValueError("no such customer")
+"""
+
+
+def test_a_worker_logs_failures_and_takes_store_concurrency_and_metrics_port(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(FAILING)
+    for number in range(6):
+        tickwheel(tmp_path, "add", "count", "--id", f"count-{number}")
+    tickwheel(tmp_path, "add", "fail", "--id", "fail")
+    options = ["--store", "sqlite:///tasks.db", "--concurrency", "2", "--metrics-port", "0", "--log-level", "warning"]
+    command = [sys.executable, "-m", "tickwheel.cli", "worker", "app:scheduler", *options]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        found = re.search(r"http://localhost:(\d+)/metrics", worker.stdout.readline())
+        assert found is not None
+        assert "2 handlers (count, fail), 64 partitions of sqlite:///tasks.db" in worker.stdout.readline()
+        while any(task["status"] in ("pending", "running") for task in answer(tmp_path, "list")["tasks"]):
+            pass
+        with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/metrics", timeout=10) as metrics:
+            assert 'tickwheel_tasks_failed_total{handler="fail"} 1.0' in metrics.read().decode()
+        worker.send_signal(signal.SIGINT)
+        out, err = worker.communicate(timeout=30)
+    assert (worker.returncode, out.splitlines()[-1]) == (0, "tickwheel: stopped")
+    assert "task 'fail' of 'fail' failed" in err
+    assert "ValueError: no such customer" in err
+    counted = [task["result"] for task in answer(tmp_path, "list", "--handler", "count")["tasks"]]
+    assert sorted(set(counted)) in ([1, 2], [2]), counted
+
+
+def test_a_worker_says_what_is_wrong_with_its_options(shop: Path) -> None:
+    assert "invalid log level 'LOUD'" in tickwheel(shop, "worker", "shop:scheduler", "--log-level", "loud", code=1)
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        told = tickwheel(shop, "worker", "shop:scheduler", "--metrics-port", port, code=1)
+    assert f"cannot serve metrics on port {port}" in told
+    (shop / "adder.py").write_text("from tickwheel import Scheduler\n\nscheduler = Scheduler(run=False)\n")
+    assert "it was made with run=False" in tickwheel(shop, "worker", "adder:scheduler", code=1)
 
 
 def test_the_cluster_is_shown_with_its_nodes_and_leases(shop: Path) -> None:
@@ -132,7 +194,7 @@ def test_the_cluster_is_shown_with_its_nodes_and_leases(shop: Path) -> None:
     command = [sys.executable, "-m", "tickwheel.cli", "worker", "shop:scheduler"]
     with subprocess.Popen(command, cwd=shop, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
-        assert "is at work" in worker.stdout.readline()
+        assert "ready" in worker.stdout.readline()
         [node] = answer(shop, "cluster")["nodes"]
         assert [lease["partition"] for lease in node["leases"]] == list(range(64))
         assert {lease["epoch"] for lease in node["leases"]} == {1}

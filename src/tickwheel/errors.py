@@ -16,6 +16,7 @@ from typing import Any
 __all__ = [
     "AddressRefused",
     "BatchTooLarge",
+    "BlockingCall",
     "BrokenWheel",
     "CoroutineNotAwaited",
     "DelayOutOfRange",
@@ -63,6 +64,8 @@ __all__ = [
     "RunCancelled",
     "RunFailed",
     "RunTimedOut",
+    "SchedulerForked",
+    "SchedulerNotStarted",
     "SchemaTooNew",
     "ServerAway",
     "ServerRefused",
@@ -538,6 +541,41 @@ class SchemaTooNew(StoreError):
         self.found = found
         self.known = known
         super().__init__(f"the store has schema {found}, this tickwheel knows schemas up to {known}: upgrade tickwheel")
+
+
+class SchedulerNotStarted(TickwheelError, RuntimeError):
+    """The scheduler is not started."""
+
+    def __init__(self, *, stopped: bool = False) -> None:
+        self.stopped = stopped
+        super().__init__(
+            "this scheduler was stopped; call start() to use it again"
+            if stopped
+            else "this scheduler is not started; use it in a `with` block (`async with` for AsyncScheduler), "
+            "or call start() first"
+        )
+
+
+class BlockingCall(TickwheelError, RuntimeError):
+    """A method of `Scheduler` was called on its own event loop, which would wait for itself."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        super().__init__(
+            f"Scheduler.{method}() was called on the scheduler's own event loop, where it would block for ever; "
+            f"in async handlers use `await scheduler.inner.{method}(...)`, and in event listeners another thread"
+        )
+
+
+class SchedulerForked(TickwheelError, RuntimeError):
+    """An `AsyncScheduler` that was started before a fork is used in the child."""
+
+    def __init__(self, process: int) -> None:
+        self.process = process
+        super().__init__(
+            f"this AsyncScheduler was started in process {process} and cannot be used in a forked child of it; "
+            "start it after the fork, or use Scheduler, which starts afresh in the child"
+        )
 
 
 class UnknownStore(TickwheelError, ValueError):

@@ -39,6 +39,7 @@ class DyingShop(names["Shop"]):
         return super().database()
 
 shop = DyingShop(Path(folder), names["QUICKLY"])
+shop.scheduler.start()
 shop.left = int(point)
 shop.place(100 + int(point), "card")
 """
@@ -91,6 +92,7 @@ def test_a_shop_that_is_killed_between_any_two_steps_forgets_no_order(tmp_path: 
 def test_orders_have_half_an_hour_or_thirty_days(tmp_path: Path) -> None:
     names: dict[str, Any] = runpy.run_path(str(ON_SQLITE))
     shop = names["Shop"](tmp_path)
+    shop.scheduler.start()
     shop.place(1, "card")
     shop.place(2, "invoice")
     try:

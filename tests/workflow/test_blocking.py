@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.workflow.on_a_store import APPROVE
-from tickwheel.errors import StoreUnavailable
+from tickwheel.errors import SchedulerNotStarted, StoreUnavailable
 from tickwheel.scheduler import Scheduler
 from tickwheel.workflow import TimeoutRule
 from tickwheel.workflow.spiff import SpiffEngine
@@ -31,4 +31,6 @@ def test_an_engine_is_used_through_a_blocking_scheduler(tmp_path: Path) -> None:
 def test_what_cannot_be_started_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
     scheduler = Scheduler(f"sqlite:///{tmp_path}/nowhere/tasks.db")
     with pytest.raises(StoreUnavailable, match="no folder"):
+        scheduler.start()
+    with pytest.raises(SchedulerNotStarted):
         scheduler.counts()  # a coroutine that is never awaited would be a warning, and an error here

@@ -47,7 +47,7 @@ STATUSES = {
 @cache
 def front(store: str) -> tickwheel.Scheduler:
     """Return the one scheduler of this process that adds and looks: Django makes a backend for each thread."""
-    return tickwheel.Scheduler(store, run=False)
+    return tickwheel.Scheduler(store, run=False).start()
 
 
 class TickwheelBackend(BaseTaskBackend):

@@ -1,10 +1,7 @@
 """Every command, one function each; their options are what `--help` shows."""
 
 import importlib
-import os
-import signal
 import sys
-import threading
 from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
@@ -66,21 +63,6 @@ def find_scheduler(target: str) -> Scheduler | AsyncScheduler:
     if not isinstance(found, (Scheduler, AsyncScheduler)):
         raise InvalidTask(f"{target!r} is a {type(found).__name__}, not a Scheduler")
     return found
-
-
-@app.command()
-@plainly
-def worker(target: Annotated[str, typer.Argument(help="Where the scheduler is: module:name")]) -> None:
-    """Run the tasks of a scheduler until stopped (Ctrl-C, SIGTERM)."""
-    found = find_scheduler(target)
-    scheduler = Scheduler(found) if isinstance(found, AsyncScheduler) else found
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    with scheduler:
-        print(f"tickwheel: {scheduler.recovery}; process {os.getpid()} is at work", flush=True)
-        ended.wait()
-        print("tickwheel: stopping; what runs may end", flush=True)
 
 
 @app.command()

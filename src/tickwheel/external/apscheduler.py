@@ -116,7 +116,7 @@ def call_back(url: str, task_id: str) -> None:
 @lru_cache(maxsize=16)  # as many stores as a process would have, and then some
 def door(url: str) -> Scheduler:
     """Return the way into a store: opened when it is first used, closed when the program ends."""
-    return Scheduler(url, run=False)
+    return Scheduler(url, run=False).start()
 
 
 def job_id_of(task_id: str) -> str:

@@ -15,12 +15,12 @@ render on that loop for an `AsyncScheduler`, and wherever you like for a `Schedu
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from tickwheel.errors import MissingExtra
+from tickwheel.errors import InvalidConfig, MissingExtra
 from tickwheel.observe.events import Event, Kind
 from tickwheel.observe.picture import MOVES, Picture, Watched
 
 try:
-    from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+    from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
     from prometheus_client.exposition import CONTENT_TYPE_LATEST
     from prometheus_client.registry import Collector
@@ -81,6 +81,14 @@ class Metrics:
     def render(self) -> bytes:
         """Return all figures as text that Prometheus reads."""
         return generate_latest(self.registry)
+
+    def serve(self, port: int, host: str = "0.0.0.0") -> int:  # noqa: S104 - Prometheus asks from another machine
+        """Serve the figures of a `Scheduler` at `/metrics`, on a thread; return the port (0: any that is free)."""
+        try:
+            server, _ = start_http_server(port, host, registry=self.registry)
+        except OSError as error:
+            raise InvalidConfig(f"cannot serve metrics on port {port}: {error}") from None
+        return int(server.server_port)
 
     def close(self) -> None:
         """Count no more."""

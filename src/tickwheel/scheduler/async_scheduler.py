@@ -13,6 +13,7 @@ a crash.
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -24,7 +25,7 @@ import msgspec
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.cluster import StoreClock
 from tickwheel.durations import Duration
-from tickwheel.errors import InvalidSchedule, NoQueuesHere, UnknownTask
+from tickwheel.errors import InvalidSchedule, NoQueuesHere, SchedulerForked, SchedulerNotStarted, UnknownTask
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.draft import Wishes, moment_of, to_ms
@@ -34,6 +35,8 @@ from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.queues import Queues
 from tickwheel.scheduler.recipients import Courier
 from tickwheel.scheduler.recovery import Recovery
+from tickwheel.scheduler.signals import StopSignals
+from tickwheel.scheduler.unbroken import uninterrupted
 from tickwheel.scheduler.verbs import Verbs
 from tickwheel.stores import open_store
 from tickwheel.stores.bounds import BATCH_MAX, check_limit
@@ -75,6 +78,11 @@ class AsyncScheduler(Verbs):
             self.send_with(webhooks)
         self._store: Store | None = None
         self._engine: Engine | None = None
+        self._process = os.getpid()  # in which it was started last
+        self._turns_on: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._stopping = False
+        self._stopped = False  # it was started before
+        self._running_forever: set[asyncio.Event] = set()  # to be set when it is stopped
         self.events = Events()
         self.recovery: Recovery | None = None
 
@@ -105,41 +113,116 @@ class AsyncScheduler(Verbs):
         self._registry.add(webhooks.handler)
         self._webhooks = webhooks
 
+    def _configure(self, store: str | None, **options: Any) -> None:
+        """Replace its store, or some of its options, before it is started."""
+        self._where = self._where if store is None else store
+        self._options = msgspec.structs.replace(self._options, **options)
+
     # -- begin and end
 
     async def start(self) -> Self:
-        """Open the store, see what was left undone, and begin to run tasks. Harmless if it was started."""
-        if self._store is None:
-            where = self._where
-            now_ms = None if isinstance(self._clock, StoreClock) else self._now
-            self._store = await open_store(where, now_ms=now_ms) if isinstance(where, str) else where
-        await self._set_clock()
-        if self._run and self._engine is None:
-            options = self._options
-            engine = Engine(
-                self._store,
-                self._registry,
-                Workers(threads=options.threads, processes=options.processes, queue_max=options.in_flight_max),
-                node=next(self._new_ids(self._now(), 1)),
-                clock=self._clock,
-                events=self.events,
-                options=options,
-                chance=self._chance,
-            )
-            self.recovery = await engine.start()
-            self._engine = engine
+        """Open the store, see what was left undone, and begin to run tasks; no effect if it is started.
+
+        If that fails or is cancelled, it is as before: nothing runs, and no partition is held.
+        """
+        self._check_process()
+        async with self._turns:
+            if self._store is None:
+                await self._start()
         return self
 
-    async def stop(self) -> None:
-        """Take no more, wait for what runs, write its outcomes, and close the store."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await engine.stop()
-        if self._webhooks is not None:
-            await self._webhooks.close()
-        store, self._store = self._store, None
-        if store is not None and isinstance(self._where, str):
-            await store.close()
+    async def _start(self) -> None:
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._chance.seed()  # in every child that is forked from here it would draw the same ids
+        where = self._where
+        now_ms = None if isinstance(self._clock, StoreClock) else self._now
+        store = await open_store(where, now_ms=now_ms) if isinstance(where, str) else where
+        try:
+            if isinstance(self._clock, StoreClock) and self._clock.in_doubt:
+                await self._clock.set_by(store)
+            engine = self._make_engine(store) if self._run else None
+            recovery = None if engine is None else await engine.start()
+        except (Exception, asyncio.CancelledError):
+            if store is not where:
+                await uninterrupted(store.close())
+            raise
+        self._store, self._engine, self.recovery, self._stopped = store, engine, recovery, False
+
+    def _make_engine(self, store: Store) -> Engine:
+        options = self._options
+        return Engine(
+            store,
+            self._registry,
+            Workers(threads=options.threads, processes=options.processes, queue_max=options.in_flight_max),
+            node=next(self._new_ids(self._now(), 1)),
+            clock=self._clock,
+            events=self.events,
+            options=options,
+            chance=self._chance,
+        )
+
+    async def stop(self, grace: Duration | None = None) -> None:
+        """Begin nothing more, wait for what runs, write its outcomes, and close the store; no effect if it is stopped.
+
+        What still runs after the grace period (option `grace_s`, unless told here) is interrupted and runs again
+        elsewhere, or later. A call that comes while another one waits can make the wait shorter; one that is cancelled
+        waits no longer, and raises when everything is stopped.
+        """
+        self._check_process()
+        grace_s = self._options.grace_s if grace is None else to_ms(grace) / 1000
+        if self._stopping and grace is not None:
+            self._limit_grace(grace_s)
+        async with self._turns:
+            if self._store is None:
+                return
+            self._stopping = True
+            stopping = asyncio.ensure_future(self._stop(grace_s))
+            try:
+                await asyncio.shield(stopping)
+            except asyncio.CancelledError:
+                self._limit_grace(0)
+                await uninterrupted(stopping)
+                raise
+
+    async def _stop(self, grace_s: float) -> None:
+        # Until runs are over, their handlers may add tasks, and consumers acknowledge theirs.
+        try:
+            if self._engine is not None:
+                await self._engine.stop(grace_s)
+        finally:
+            store, self._store, self._engine = self._store, None, None
+            self._stopping, self._stopped = False, True
+            for waiting in self._running_forever:
+                waiting.set()
+            try:
+                if self._webhooks is not None:
+                    await self._webhooks.close()
+            finally:
+                if store is not None and store is not self._where:
+                    await store.close()
+
+    def _limit_grace(self, grace_s: float) -> None:
+        if self._engine is not None:
+            self._engine.limit_grace(grace_s)
+
+    @property
+    def _turns(self) -> asyncio.Lock:
+        """Let one start or stop at a time; a lock serves one loop, and a scheduler one after another."""
+        loop = asyncio.get_running_loop()
+        if self._turns_on is None or self._turns_on[0] is not loop:
+            self._turns_on = loop, asyncio.Lock()
+        return self._turns_on[1]
+
+    def _check_process(self) -> None:
+        if self._store is not None and self._process != os.getpid():
+            raise SchedulerForked(self._process)
+
+    def _leave_to_parent(self) -> None:
+        """In a forked child: be as if never started, and touch nothing of what the parent started."""
+        self._store = self._engine = self._turns_on = None
+        self._running_forever = set()
+        self._stopping = False
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -148,9 +231,35 @@ class AsyncScheduler(Verbs):
         await self.stop()
 
     async def run_forever(self) -> None:
-        """Run tasks until cancelled."""
-        async with self:
-            await asyncio.Event().wait()
+        """Run tasks until cancelled or stopped.
+
+        On the main thread, SIGTERM and SIGINT stop it, too, and it returns when that is done. A second signal ends the
+        grace period at once.
+        """
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+
+        def stop() -> None:
+            if told.is_set():
+                signals.restore()
+                self._limit_grace(0)
+            told.set()
+
+        with StopSignals(lambda: loop.call_soon_threadsafe(stop)) as signals:
+            self._running_forever.add(told)
+            starting, waiting = asyncio.ensure_future(self.start()), asyncio.ensure_future(told.wait())
+            try:
+                await asyncio.wait((starting, waiting), return_when=asyncio.FIRST_COMPLETED)
+                if starting.done():
+                    await starting
+                    await waiting
+            finally:
+                self._running_forever.discard(told)
+                starting.cancel()
+                waiting.cancel()
+                try:
+                    await uninterrupted(asyncio.gather(starting, waiting, return_exceptions=True))
+                finally:
+                    await self.stop()
 
     # -- adding
 
@@ -284,6 +393,7 @@ class AsyncScheduler(Verbs):
 
     @property
     def _queues(self) -> Queues:
+        _ = self._opened
         if self._engine is None:
             raise NoQueuesHere
         return self._engine.queues
@@ -305,7 +415,8 @@ class AsyncScheduler(Verbs):
     @property
     def _opened(self) -> Store:
         if self._store is None:
-            raise InvalidSchedule("this scheduler was not started: use `async with`, or await start()")
+            raise SchedulerNotStarted(stopped=self._stopped)
+        self._check_process()
         return self._store
 
     async def _set_clock(self) -> None:

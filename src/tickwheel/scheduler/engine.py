@@ -22,6 +22,7 @@ runs before its time comes again.
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -41,6 +42,7 @@ from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.queues import Queues
 from tickwheel.scheduler.ready import ReadyTasks
 from tickwheel.scheduler.recovery import Recovery
+from tickwheel.scheduler.unbroken import uninterrupted
 from tickwheel.stores.contract import Due, Lease, Store
 from tickwheel.tasks import outcomes
 from tickwheel.tasks.record import Status, Task
@@ -122,6 +124,8 @@ class Engine:
         self._held_back: Counter[str] = Counter()  # tasks that are being changed here: not to be claimed
         self._set_aside: dict[str, Due] = {}  # of these, what came due meanwhile
         self._stopping = False
+        self._grace_s = math.inf  # at most, however long stop() was told to wait
+        self._grace: asyncio.Timeout | None = None  # while runs are waited for
         self._doubtful = False  # whether a claim was made that nobody knows of
         self._loops: list[asyncio.Task[None]] = []
         self._ticks = 0  # of agendas before this one
@@ -133,16 +137,17 @@ class Engine:
     # -- begin and end
 
     async def start(self) -> Recovery:
-        """Take over, see what was left undone, and begin; returns what was found."""
+        """Take over, see what was left undone, and begin; returns what was found.
+
+        If that fails or is cancelled, nothing runs afterwards, and no partition is held.
+        """
         self._loaded_until = self._now() + self._options.horizon_ms
         try:
-            await self._holdings.take()
+            await uninterrupted(self._holdings.take())  # broken off, it might leave us leases that we do not know of
             self._begin(hold=self._hold)  # however long it takes to see what was left
             recovery = await self._recover(self._holdings.new())
-        except StoreError:
-            await self._end_loops()
-            with suppress(StoreError):  # whoever tries again shall not have to wait for us to be missed
-                await self._holdings.leave()
+        except (Exception, asyncio.CancelledError):
+            await uninterrupted(self._withdraw())
             raise
         self._begin(
             watch=self._holdings.watch,
@@ -154,6 +159,14 @@ class Engine:
         )
         return recovery
 
+    async def _withdraw(self) -> None:
+        """Give back what was taken: whoever tries again shall not have to wait for us to be missed."""
+        with suppress(StoreError):
+            await self._holdings.retire()  # before the loops end: no round is broken off
+        await self._end_loops()
+        with suppress(StoreError):
+            await self._holdings.leave()
+
     def _begin(self, **steps: Callable[[], object]) -> None:
         self._loops += [asyncio.create_task(self._persist(name, step)) for name, step in steps.items()]
 
@@ -162,27 +175,37 @@ class Engine:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
 
-    async def stop(self) -> None:
-        """Take no more, wait for what runs, write its outcomes, and let others have the partitions."""
+    async def stop(self, grace_s: float) -> None:
+        """Begin nothing more, wait for what runs, write its outcomes, and let others have the partitions."""
         self._stopping = True
         self._look.set()
+        self._flights.halt()
         self.queues.stop()
         async with self._claiming:
             pass  # what is being claimed is ours to run: broken off, it would look as if we had died with it
         await self._holdings.retire()
+        begun_ns = self._clock.monotonic_ns()
         try:
-            async with asyncio.timeout(self._options.grace_s):
+            async with asyncio.timeout(min(grace_s, self._grace_s)) as self._grace:
                 await self._flights.idle.wait()
         except TimeoutError:
+            waited_s = round((self._clock.monotonic_ns() - begun_ns) / 1e9, 1)
             log.warning(
-                "%d tasks still run after %g s; they are stopped, to be run again",
-                len(self._flights),
-                self._options.grace_s,
+                "%d tasks still run after %g s; they are stopped, to be run again", len(self._flights), waited_s
             )
+        finally:
+            self._grace = None
         await self._end_loops()
         await self.queues.close()
         await self._flights.close()
         await self._holdings.leave()
+
+    def limit_grace(self, grace_s: float) -> None:
+        """Let runs take at most so long when it stops; if it is stopping, from now."""
+        self._grace_s = min(self._grace_s, grace_s)
+        if self._grace is not None and not self._grace.expired():
+            ends = asyncio.get_running_loop().time() + grace_s
+            self._grace.reschedule(min(ends, self._grace.when() or ends))
 
     async def _persist(self, name: str, step: Callable[[], object]) -> None:
         """Take a step again and again; wait longer and longer while the store is away."""

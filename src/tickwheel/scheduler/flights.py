@@ -33,7 +33,7 @@ NO_ROOM_MS: Final = 1_000  # how long it waits for runs that were stopped and ho
 UNSURE_NS: Final = 50_000_000  # between two looks whether our leases could be renewed
 BEGUN_MAX: Final = 128  # tasks in one step of the loop: some milliseconds
 GATHER_NS: Final = 10_000_000  # between two writes of outcomes, unless there are many
-CLOSED: Final = "its worker was stopped before it began"
+CLOSED: Final = "released before it began: the scheduler was stopped"
 
 
 class Flights:
@@ -65,6 +65,7 @@ class Flights:
         self._waiting: dict[str, Task] = {}  # for their moment
         self._moments: dict[int, deque[Task]] = {}  # when they are due, or were found overdue
         self.claimed: Counter[str] = Counter()  # how many wait for their moment, by handler
+        self._halted = False  # nothing is begun any more
         self._finishes: list[tuple[Finish, Kind]] = []
         self._over = asyncio.Event()  # there are outcomes
         self._wrote_ns = 0  # when they were last written
@@ -99,6 +100,9 @@ class Flights:
             moments.add(moment)
         if moments:
             self.idle.clear()
+        if self._halted:
+            self._release_waiting()
+            return
         for moment in sorted(moments):
             self._begin_at(moment)
 
@@ -206,7 +210,7 @@ class Flights:
         elif isinstance(error, WorkersFull):
             self._put_back(task, now + NO_ROOM_MS, str(error))
         elif isinstance(error, WorkersClosed):
-            self._put_back(task, task.run_at, CLOSED)
+            self._release(task)
         elif isinstance(error, RunCancelled) and error.closing:
             left = outcomes.orphan(task, now)
             self.settle(task, left, told_of(left[0]))
@@ -222,6 +226,22 @@ class Flights:
     def _put_back(self, task: Task, run_at: int, reason: str) -> None:
         waiting = replace(task, status=Status.PENDING, run_at=run_at, reason=reason)
         self.settle(task, (waiting, None), "retried")
+
+    def halt(self) -> None:
+        """Begin nothing more: what waits for its moment or for a worker is released; what runs goes on."""
+        self._halted = True
+        self._release_waiting()
+        self._workers.halt()
+
+    def _release_waiting(self) -> None:
+        for task_id in list(self._waiting):
+            task = self._stop_waiting(task_id)
+            assert task is not None
+            self._release(task)
+
+    def _release(self, task: Task) -> None:
+        """Give up the claim of a task that has not begun: it runs elsewhere, or later."""
+        self.settle(task, (replace(task, status=Status.PENDING, started_at=None, reason=CLOSED), None), "recovered")
 
     def settle(self, task: Task, outcome: tuple[Task, Run | None], kind: Kind) -> None:
         """Have an outcome written with the next batch."""
@@ -306,12 +326,9 @@ class Flights:
                 self._landed(task)  # written before, if the answer to that was lost: then it may be due again
 
     async def close(self) -> None:
-        """Stop what runs, put back what waits, and write what became of both."""
+        """Stop what runs, release what waits, and write what became of both."""
+        self.halt()
         await self._workers.close()
-        for task_id in list(self._waiting):
-            task = self._stop_waiting(task_id)
-            assert task is not None
-            self._put_back(task, task.run_at, CLOSED)
         while self._finishes:
             await self._write_batch()
 

@@ -8,22 +8,35 @@ def cancel_order(order_id: int) -> None: ...
 with scheduler:
     scheduler.add("orders.cancel", {"order_id": 7}, delay="30d", id="order-7")
     scheduler.run_forever()
+
+A process that forks takes it along: in the child it starts afresh when it is first used, with a loop, a thread, a store
+and a node of its own, and the parent's goes on as if nothing had happened.
+
+    parent   start() --- add() ------ fork ------------ add() ------------->   loop, thread, node A
+    child                              `--- add() -------------------------->   loop, thread, node B
 """
 
 import asyncio
 import atexit
+import ctypes
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Final, Self, TypeVar, Unpack
+from weakref import WeakSet
 
 from tickwheel.durations import Duration
+from tickwheel.errors import BlockingCall, SchedulerNotStarted
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.async_scheduler import AsyncScheduler
-from tickwheel.scheduler.draft import Wishes
+from tickwheel.scheduler.draft import Wishes, to_ms
 from tickwheel.scheduler.leases import Message
 from tickwheel.scheduler.recovery import Recovery
+from tickwheel.scheduler.signals import StopSignals
 from tickwheel.scheduler.verbs import Action
 from tickwheel.stores.contract import Filter, Lease, OnConflict, Order, Page, Store, Total
 from tickwheel.tasks.record import Run, Status, Task
@@ -32,6 +45,8 @@ from tickwheel.timers.event_loop import EventLoop
 __all__ = ["Scheduler"]
 
 T = TypeVar("T")
+
+LEAVE_S: Final = 1.0  # for calls that were cancelled because the scheduler was stopped
 
 
 class Scheduler:
@@ -44,7 +59,15 @@ class Scheduler:
         self.task = self._inner.task
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._stopping = False
+        self._forked = False  # started in the parent of this process, and not here yet
+        self._running_forever: set[int] = set()  # pipes to write to when it is stopped
+        self._renew_locks()
+        _SCHEDULERS.add(self)
+
+    def _renew_locks(self) -> None:
+        self._turns = threading.Lock()  # one start or stop at a time
+        self._lock = threading.RLock()  # over the fields above, for moments; a signal handler may interrupt its holder
 
     @property
     def inner(self) -> AsyncScheduler:
@@ -64,38 +87,75 @@ class Scheduler:
     # -- begin and end
 
     def start(self) -> Self:
-        """Open the store and begin to run tasks. Harmless if it was started."""
-        with self._lock:
+        """Open the store and begin to run tasks; no effect if it is started."""
+        self._check_thread("start")
+        with self._turns:
             if self._loop is None:
-                loop = EventLoop()
-                thread = threading.Thread(target=loop.run_forever, name="tickwheel-scheduler", daemon=True)
-                thread.start()
-                try:
-                    asyncio.run_coroutine_threadsafe(self._inner.start(), loop).result()
-                except BaseException:
-                    self._end(loop, thread)
-                    raise
-                self._loop, self._thread = loop, thread
-                atexit.register(self.stop)  # a program that just ends lets what runs end, and gives its leases back
+                self._start()
         return self
 
-    def stop(self) -> None:
-        """Take no more, wait for what runs, write its outcomes, and close the store."""
+    def _start(self) -> None:
+        loop = EventLoop()
+        thread = threading.Thread(target=loop.run_forever, name="tickwheel-scheduler", daemon=True)
+        self._thread = thread  # from here on, what is called there is refused
+        thread.start()
+        try:
+            wait(asyncio.run_coroutine_threadsafe(self._inner.start(), loop))
+        except BaseException:
+            self._end(loop, thread)
+            raise
         with self._lock:
-            loop, thread = self._loop, self._thread
-            self._loop = self._thread = None
-            atexit.unregister(self.stop)
-            if loop is not None and thread is not None:
-                try:
-                    asyncio.run_coroutine_threadsafe(self._inner.stop(), loop).result()
-                finally:
-                    self._end(loop, thread)
+            self._loop, self._forked = loop, False
+        atexit.register(self.stop)  # a program that just ends lets what runs end, and gives its leases back
 
-    @staticmethod
-    def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    def stop(self, grace: Duration | None = None) -> None:
+        """Begin nothing more, wait for what runs, write its outcomes, and close the store; no effect if it is stopped.
+
+        What still runs after the grace period (option `grace_s`, unless told here) is interrupted and runs again
+        elsewhere, or later. A call that comes while another one waits can make the wait shorter.
+        """
+        self._check_thread("stop")
+        if grace is not None and self._stopping:
+            self._limit_grace(to_ms(grace) / 1000)
+        with self._turns:
+            self._forked = False
+            atexit.unregister(self.stop)
+            loop, thread = self._loop, self._thread
+            if loop is None or thread is None:
+                return
+            self._stopping = True
+            try:
+                wait(asyncio.run_coroutine_threadsafe(self._inner.stop(grace), loop))
+            finally:
+                with self._lock:
+                    self._loop, self._stopping = None, False
+                    for pipe in self._running_forever:
+                        os.write(pipe, b"x")
+                self._end(loop, thread)
+
+    def _limit_grace(self, grace_s: float) -> None:
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # it has just been closed
+                loop.call_soon_threadsafe(self._inner._limit_grace, grace_s)
+
+    def _end(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+        try:
+            wait(asyncio.run_coroutine_threadsafe(self._clear_loop(), loop))
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+        finally:
+            self._thread = None
+
+    async def _clear_loop(self) -> None:
+        """Finish a start or stop that was interrupted, and cancel what is left: whoever waits for it does not hang."""
+        await self._inner.stop(0)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for other in others:
+            other.cancel()
+        if others:
+            await asyncio.wait(others, timeout=LEAVE_S)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -104,23 +164,84 @@ class Scheduler:
         self.stop()
 
     def run_forever(self) -> None:
-        """Run tasks until interrupted."""
-        with self:
-            threading.Event().wait()
+        """Run tasks until stopped.
+
+        On the main thread, SIGTERM and SIGINT stop it, too, and it returns when that is done. A second signal ends the
+        grace period at once.
+        """
+        self._run_forever(lambda: None, lambda: None)
+
+    def _run_forever(self, on_start: Callable[[], object], on_stop: Callable[[], object]) -> None:
+        reading, writing = os.pipe()  # a lock could be held by what the signal interrupts
+        received = 0
+
+        def stop() -> None:
+            nonlocal received
+            received += 1
+            if received == 1:
+                os.write(writing, b"x")
+                return
+            signals.restore()
+            if self._loop is None:
+                raise KeyboardInterrupt  # it has not even started
+            self._limit_grace(0)
+
+        try:
+            with StopSignals(stop) as signals, self:
+                with self._lock:
+                    self._running_forever.add(writing)
+                    if self._loop is None:  # another thread has stopped it meanwhile
+                        os.write(writing, b"x")
+                on_start()
+                os.read(reading, 1)
+                on_stop()
+        finally:
+            with self._lock:
+                self._running_forever.discard(writing)
+            os.close(reading)
+            os.close(writing)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the scheduler's loop and return what it does: for what stands on `inner`."""
         return self._call(coroutine)
 
-    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None:
-            try:
-                self.start()
-            except BaseException:
-                coroutine.close()  # it is not begun, and nobody will
-                raise
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+    def _call(self, coroutine: Coroutine[Any, Any, T], method: str | None = None) -> T:
+        try:
+            self._check_thread(method or str(getattr(coroutine, "__name__", "run")))
+            future = self._submit(coroutine)
+        except BaseException:
+            coroutine.close()  # it is not begun, and nobody will
+            raise
+        try:
+            return wait(future)
+        except CancelledError:
+            if self._loop is not None:
+                raise  # a coroutine given to `run` has cancelled itself
+            raise SchedulerNotStarted(stopped=True) from None
+
+    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        if self._forked:
+            self.start()
+        with self._lock:  # so that it is not handed to a loop that has just ended
+            if self._loop is None:
+                raise SchedulerNotStarted(stopped=self._inner._stopped)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def _check_thread(self, method: str) -> None:
+        if self._thread is not None and self._thread.ident == threading.get_ident():
+            raise BlockingCall(method)
+
+    def _after_fork(self) -> None:
+        """In a forked child: be as before the start, and start when it is used."""
+        self._forked = self._forked or (self._loop is not None and not self._stopping)
+        # Nothing of the parent's may be used here, nor closed, nor collected: it shares sockets with the parent, and
+        # coroutines that are collected run their `finally` blocks.
+        keep_for_ever((self._loop, self._thread, self._inner._store, self._inner._engine))
+        self._loop = self._thread = None
+        self._stopping = False
+        self._running_forever = set()
+        self._inner._leave_to_parent()
+        self._renew_locks()
 
     # -- the verbs of AsyncScheduler
 
@@ -196,7 +317,7 @@ class Scheduler:
     def sweep(self, action: Action, wanted: Filter) -> Iterator[tuple[int, int]]:
         """Do the same to all tasks that fit, page by page; tell how many were seen and how many changed so far."""
         pages = self._inner.sweep(action, wanted)
-        while (page := self._call(self._next(pages))) is not None:
+        while (page := self._call(self._next(pages), "sweep")) is not None:
             yield page
 
     @staticmethod
@@ -205,10 +326,13 @@ class Scheduler:
 
     def picture(self) -> Picture | None:
         """Return how the engine stands; None if it does not run."""
-        loop = self._loop
-        return None if loop is None else asyncio.run_coroutine_threadsafe(self._look(), loop).result()
+        if self._loop is None:
+            return None
+        with suppress(SchedulerNotStarted):  # meanwhile
+            return self._call(self._picture(), "picture")
+        return None
 
-    async def _look(self) -> Picture | None:
+    async def _picture(self) -> Picture | None:
         return self._inner.picture()
 
     def cancel(self, task_id: str, reason: str = "cancelled") -> Task:
@@ -269,3 +393,29 @@ class Scheduler:
     def extend(self, task_id: str, token: str, *, lease: Duration = "30s") -> int:
         """Let a lease end so long from now; return when that is, in milliseconds since 1970."""
         return self._call(self._inner.extend(task_id, token, lease=lease))
+
+
+def wait(future: "Future[T]") -> T:
+    """Wait for what runs on a loop; whoever interrupts the wait (Ctrl-C) cancels it."""
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()  # no effect if it is over
+        raise
+
+
+def keep_for_ever(what: object) -> None:
+    """Count one reference too many, so that something outlives even the interpreter."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(what))
+
+
+_SCHEDULERS: Final[WeakSet[Scheduler]] = WeakSet()
+
+
+def _after_fork() -> None:
+    for scheduler in list(_SCHEDULERS):
+        scheduler._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,14 +1,15 @@
 """Calls that come to their end, though whoever asked for them is gone.
 
 A consumer over HTTP may hang up at any moment, and what it asked for is cancelled. A claim or an outcome on its way to
-the store must not be: nobody would know whether it was written.
+the store must not be: nobody would know whether it was written. The same is true of what takes partitions when a
+scheduler starts, and of what gives them back when it stops.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
-__all__ = ["Unbroken"]
+__all__ = ["Unbroken", "uninterrupted"]
 
 T = TypeVar("T")
 
@@ -35,3 +36,19 @@ class Unbroken:
         """Wait until all of them are over."""
         if self._calls:
             await asyncio.wait(self._calls)
+
+
+async def uninterrupted(call: Awaitable[T]) -> T:
+    """Wait for the end of a call, also if cancelled meanwhile; `CancelledError` is raised when it is over."""
+    future = asyncio.ensure_future(call)
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        if not future.cancelled():
+            future.exception()  # it is not raised, and need not be logged as never retrieved
+        raise cancelled
+    return future.result()

@@ -38,6 +38,7 @@ STATUSES: Final[dict[type[TickwheelError], int]] = {
     errors.LeaseLost: 409,
     errors.TooManyLeases: 429,
     errors.NoQueuesHere: 503,
+    errors.SchedulerNotStarted: 503,
     errors.TaskHasChanged: 412,
     errors.PayloadTooLarge: 413,
     errors.BatchTooLarge: 413,

@@ -14,6 +14,7 @@ wanted here, and the way to the network is ours to choose.
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -64,6 +65,7 @@ class Webhooks:
         self._tls = tls
         self._clock = clock or SystemClock()
         self._pool: Pool | None = None
+        self._process = os.getpid()
         self.handler = Handler(
             name=WEBHOOK,
             function=self.send,
@@ -117,14 +119,15 @@ class Webhooks:
         }
 
     def _opened(self) -> Pool:
-        if self._pool is None:
+        if self._pool is None or self._process != os.getpid():  # what is open in the parent of a fork is not ours
+            self._process = os.getpid()
             self._pool = Pool(self._network, self._tls or ssl.create_default_context(), self._connections)
         return self._pool
 
     async def close(self) -> None:
         """Let go of the connections; the next webhook opens new ones."""
         pool, self._pool = self._pool, None
-        if pool is not None:
+        if pool is not None and self._process == os.getpid():
             await pool.close()
 
 

@@ -12,16 +12,18 @@ is kept for the next. One that dies takes its run with it and nothing else, and 
 """
 
 import asyncio
+import os
 import pickle
 import signal
 import sys
 from asyncio import Future
 from collections.abc import Callable
 from functools import partial, reduce
-from multiprocessing import get_context
+from multiprocessing import get_context, process
 from multiprocessing.connection import wait
 from threading import Lock
 from typing import Any
+from weakref import WeakSet
 
 import msgspec
 
@@ -38,6 +40,7 @@ SPAWN = get_context("spawn")
 
 # The standard library keeps one list of children and reaps from any thread; two at once lose an exit code.
 CHILDREN = Lock()
+SPAWNED: "WeakSet[Child]" = WeakSet()
 
 
 class Child:
@@ -52,6 +55,7 @@ class Child:
         try:
             with CHILDREN:
                 self.process.start()
+            SPAWNED.add(self)
         except BaseException:
             self.pipe.close()
             raise
@@ -172,6 +176,18 @@ class ProcessPool:
             if child.alive():
                 return child
             child.bury()
+
+
+def _after_fork() -> None:
+    """Leave the processes to the parent: a forked child that ends would end all that it takes for its own."""
+    global CHILDREN  # noqa: PLW0603 - a thread of the parent may hold it
+    CHILDREN = Lock()
+    for child in list(SPAWNED):
+        process._children.discard(child.process)  # type: ignore[attr-defined] # there is no other way
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def bury(children: list[Child]) -> Outcome:

@@ -12,7 +12,7 @@ limit. Then it has `timeout_ms`. What it comes to is told once: its result, what
                 |        +--- out of time -------------> RunTimedOut; what does not stop keeps its place until it does
                 |--- cancel() -------------------------> RunCancelled
                 |--- withdraw() -----------------------> nothing: as if it had never been asked for
-                +--- close() --------------------------> WorkersClosed: it was not begun
+                +--- halt(), close() ------------------> WorkersClosed: it was not begun
 """
 
 import asyncio
@@ -80,6 +80,7 @@ class Workers:
         self._begun: dict[Job, Future[Outcome]] = {}  # that hold a place in their pool
         self._rates: dict[PoolName | str, EndRate] = {}  # of pools, and of handlers that have a limit
         self._home: tuple[int, AbstractEventLoop] | None = None
+        self._halted = False
         self._closing: asyncio.Task[list[str]] | None = None
 
     @property
@@ -105,7 +106,7 @@ class Workers:
     def begin(self, handler: Handler, task: Task, tell: Tell) -> Job:
         """Run a handler for a task when it is its turn, and tell what it came to; raise if it cannot be taken in."""
         self._check_home()
-        if self._closing is not None:
+        if self._halted:
             raise WorkersClosed
         name = handler.runs_in
         if name not in self._pools:
@@ -162,10 +163,19 @@ class Workers:
         del self._jobs[task_id]
         return True
 
+    def halt(self) -> None:
+        """Begin no more runs; what waits for its turn is told `WorkersClosed`, and what runs goes on."""
+        self._halted = True
+        for line in self._lines.values():
+            for job in line.clear():
+                job.error = WorkersClosed()
+                self._give_up(job)
+
     async def close(self, grace_s: float = 0.0) -> list[str]:
         """Begin no more runs, give those that run a time of grace, stop them, and return which tasks they were for."""
         if self._closing is None:
             self._check_home()
+            self.halt()
             self._closing = asyncio.get_running_loop().create_task(self._close(grace_s))
         return await asyncio.shield(self._closing)
 
@@ -276,10 +286,6 @@ class Workers:
         )
 
     async def _close(self, grace_s: float) -> list[str]:
-        for line in self._lines.values():
-            for job in line.clear():
-                job.error = WorkersClosed()
-                self._give_up(job)
         if self._begun:
             await asyncio.wait(self._begun.values(), timeout=grace_s)
         late = [job for job in self._begun if not self._begun[job].done()]

@@ -17,6 +17,7 @@ import apsw
 
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores.sqlite.errors import BUSY_MS, translate_error
+from tickwheel.stores.sqlite.forks import close_in_children, run_in_use
 from tickwheel.stores.sqlite.open_files import OPENING, OpenFile, check_name, enter, leave
 from tickwheel.stores.sqlite.schema import Schema
 
@@ -88,7 +89,7 @@ class Database:
 
 async def open_database(path: Path, schema: Schema, prepare: Callable[[apsw.Connection], None]) -> Database:
     """Open a file on a thread; who stops waiting for it leaves nothing open."""
-    opening = asyncio.ensure_future(asyncio.to_thread(Database.open, path, schema, prepare))
+    opening = asyncio.ensure_future(asyncio.to_thread(run_in_use, Database.open, path, schema, prepare))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -99,7 +100,7 @@ async def open_database(path: Path, schema: Schema, prepare: Callable[[apsw.Conn
 def close_unwanted(opening: "asyncio.Future[Database]") -> None:
     """Close a file that nobody waits for any more."""
     if not opening.cancelled() and opening.exception() is None:
-        opening.get_loop().run_in_executor(None, opening.result().close)
+        opening.get_loop().run_in_executor(None, run_in_use, opening.result().close)
 
 
 def connect(path: Path, schema: Schema, prepare: Callable[[apsw.Connection], None]) -> apsw.Connection:
@@ -107,7 +108,7 @@ def connect(path: Path, schema: Schema, prepare: Callable[[apsw.Connection], Non
     if not path.parent.is_dir():
         raise StoreUnavailable(f"{path}: there is no folder {path.parent}; make it first")
     has_log = Path(f"{path}-wal").exists()
-    connection = apsw.Connection(str(path))
+    connection = close_in_children(apsw.Connection(str(path)))
     try:
         connection.set_busy_timeout(BUSY_MS)
         # The log of a file that turns out to be another program's is that program's business.
@@ -125,7 +126,7 @@ def connect(path: Path, schema: Schema, prepare: Callable[[apsw.Connection], Non
 
 def connect_reader(path: Path) -> apsw.Connection:
     """Open the file once more, for reading."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection = close_in_children(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE))
     connection.set_busy_timeout(BUSY_MS)
     _tune(connection)
     connection.pragma("query_only", 1)

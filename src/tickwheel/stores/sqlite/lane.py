@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from tickwheel.errors import StoreClosed
+from tickwheel.stores.sqlite.forks import IN_USE
 
 __all__ = ["Call", "Lane"]
 
@@ -97,9 +98,10 @@ class Lane(Generic[W]):
 
     def _run(self) -> None:
         while (group := self._take()) is not None:
-            self._do_all(group)
-            # What others changed in the meantime, and what these calls did.
-            news = self._look().union(*(call.touched for call in group))
+            with IN_USE:
+                self._do_all(group)
+                # What others changed in the meantime, and what these calls did.
+                news = self._look().union(*(call.touched for call in group))
             if group or news:
                 self._post(self._answer, group, news)
         self._post(self._ended.set)

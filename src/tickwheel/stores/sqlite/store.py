@@ -23,6 +23,7 @@ from tickwheel.stores.hints import Hints
 from tickwheel.stores.sqlite import lists, reads
 from tickwheel.stores.sqlite.connection import Database, open_database
 from tickwheel.stores.sqlite.errors import translate_error
+from tickwheel.stores.sqlite.forks import run_in_use
 from tickwheel.stores.sqlite.groups import Reader, Writer
 from tickwheel.stores.sqlite.lane import Lane
 from tickwheel.stores.sqlite.schema import TASKS
@@ -64,12 +65,12 @@ class SqliteStore:
 
         database = await open_database(path, TASKS, make_partitions)
         try:
-            stored: int = database.reader.execute(SQL["count_partitions"]).get
+            stored = run_in_use(_count_partitions, database)
         except apsw.Error as error:
-            database.close()
+            run_in_use(database.close)
             raise translate_error(path, error) from error
         if stored < 1:
-            database.close()
+            run_in_use(database.close)
             raise StoreUnavailable(f"{path}: it has no partitions; it is damaged")
         return cls(database, stored, now_ms)
 
@@ -79,7 +80,7 @@ class SqliteStore:
         await self._reads.close()
         await self._writes.close()
         self._hints.close()
-        await asyncio.to_thread(self._database.close)
+        await asyncio.to_thread(run_in_use, self._database.close)
 
     async def time(self) -> int:
         """Read the clock it was given."""
@@ -227,3 +228,8 @@ class SqliteStore:
         """Tell in which partitions something changes from now on; what other processes change may be anywhere."""
         self._writes.look_around()
         return self._hints.watch(partitions)
+
+
+def _count_partitions(database: Database) -> int:
+    count: int = database.reader.execute(SQL["count_partitions"]).get
+    return count

@@ -1,7 +1,5 @@
 """`manage.py run_tasks`: run the tasks that are due, until SIGINT or SIGTERM; any number of them share the work."""
 
-import signal
-import threading
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -19,10 +17,7 @@ class Command(BaseCommand):
         """Run them; at the end, let what runs end."""
         backend = task_backends["default"]
         assert isinstance(backend, TickwheelBackend)
-        ended = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: ended.set())
-        with backend.worker():
+        with backend.worker() as scheduler:
             self.stdout.write("at work")
             self.stdout.flush()
-            ended.wait()
+            scheduler.run_forever()

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import apsw
 
 from tickwheel.stores.sqlite.connection import Database, open_database
+from tickwheel.stores.sqlite.forks import run_in_use
 from tickwheel.stores.sqlite.groups import Reader, Transactions
 from tickwheel.stores.sqlite.lane import Lane
 from tickwheel.workflow.instances.contract import Change, Loaded, Notice
@@ -43,7 +44,7 @@ class SqliteInstances(Tables):
         """Do what waits, and let go of the file."""
         await self._reads.close()
         await self._lane.close()
-        await asyncio.to_thread(self._database.close)
+        await asyncio.to_thread(run_in_use, self._database.close)
 
     async def change(self, instance_id: str, work: Callable[[Loaded | None], Change[T]]) -> T:
         """Change an instance in one transaction."""

@@ -1,0 +1,171 @@
+"""The blocking scheduler among threads, and on its own loop."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tickwheel.errors import BlockingCall, SchedulerNotStarted
+from tickwheel.observe import Event
+from tickwheel.scheduler import Scheduler
+from tickwheel.tasks import Status
+
+METHODS: dict[str, Callable[[Scheduler], Any]] = {
+    "start": Scheduler.start,
+    "stop": Scheduler.stop,
+    "add": lambda scheduler: scheduler.add("other"),
+    "get": lambda scheduler: scheduler.get("a"),
+    "counts": Scheduler.counts,
+    "picture": Scheduler.picture,
+    "run": lambda scheduler: scheduler.run(asyncio.sleep(0)),
+}
+
+
+def scheduler_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "tickwheel-scheduler"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_called_on_its_own_loop_raises_at_once(method: str) -> None:
+    scheduler = Scheduler("memory://")
+    raised: list[Exception] = []
+    done = threading.Event()
+
+    @scheduler.task("call")
+    async def call() -> None:
+        try:
+            METHODS[method](scheduler)
+        except RuntimeError as error:
+            raised.append(error)
+        done.set()
+
+    with scheduler:
+        scheduler.add("call")
+        assert done.wait(10), "it hangs"
+        [error] = raised
+        assert isinstance(error, BlockingCall)
+        assert "was called on the scheduler's own event loop" in str(error)
+        assert "await scheduler.inner." in str(error)
+        assert scheduler.counts()[Status.PENDING] == 0, "the scheduler works as before"
+
+
+def test_a_method_called_by_an_event_listener_raises_at_once() -> None:
+    scheduler = Scheduler("memory://")
+    scheduler.task("note")(lambda: None)
+    raised: list[type] = []
+
+    def listen(_: Event) -> None:
+        try:
+            scheduler.counts()
+        except BlockingCall as error:
+            raised.append(type(error))
+
+    scheduler.events.listen(listen)
+    with scheduler:
+        scheduler.add("note", delay="1h")
+    assert raised == [BlockingCall]
+
+
+def test_a_plain_function_can_use_its_scheduler_also_while_it_stops() -> None:
+    scheduler = Scheduler("memory://", grace_s=10)
+    begun, stopping = threading.Event(), threading.Event()
+    counted: list[int] = []
+
+    @scheduler.task("chain")
+    def chain() -> None:
+        begun.set()
+        assert stopping.wait(10)
+        scheduler.add("chain", id="next", delay="1h")
+        counted.append(scheduler.counts()[Status.PENDING])
+
+    scheduler.start()
+    scheduler.add("chain")
+    assert begun.wait(10)
+    stop = threading.Thread(target=scheduler.stop)
+    stop.start()
+    stopping.set()
+    stop.join(10)
+    assert counted == [1]
+
+
+def test_eight_threads_start_and_stop_it_at_once() -> None:
+    scheduler = Scheduler("memory://")
+    together = threading.Barrier(8)
+    failed: list[BaseException] = []
+
+    def live(number: int) -> None:
+        try:
+            together.wait()
+            for _ in range(5):
+                scheduler.start() if number % 2 else scheduler.stop()
+        except BaseException as error:  # noqa: BLE001 - it is shown
+            failed.append(error)
+
+    threads = [threading.Thread(target=live, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert failed == []
+    scheduler.start()
+    assert scheduler_threads() == ["tickwheel-scheduler"]
+    assert len(scheduler.leases()) == 64
+    scheduler.stop()
+    scheduler.stop()
+    assert scheduler_threads() == []
+
+
+def test_calls_of_other_threads_end_when_it_is_stopped() -> None:
+    scheduler = Scheduler("memory://").start()
+    ended: list[type[BaseException] | None] = []
+    ready = threading.Barrier(9)
+
+    def call() -> None:
+        ready.wait()
+        try:
+            while True:
+                scheduler.add(queue="emails")
+                scheduler.lease("emails", wait="10s")
+        except SchedulerNotStarted as error:
+            ended.append(type(error))
+
+    def hang() -> None:
+        ready.wait()
+        try:
+            scheduler.run(asyncio.sleep(3600))
+        except SchedulerNotStarted as error:
+            ended.append(type(error))
+
+    threads = [threading.Thread(target=target) for target in (call, hang) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    ready.wait()
+    scheduler.stop(0)
+    for thread in threads:
+        thread.join(10)
+    assert ended == [SchedulerNotStarted] * 8
+
+
+def test_it_says_when_it_is_not_started() -> None:
+    scheduler = Scheduler("memory://")
+    with pytest.raises(SchedulerNotStarted, match="is not started"):
+        scheduler.add(queue="emails")
+    with scheduler:
+        scheduler.add(queue="emails")
+    with pytest.raises(SchedulerNotStarted, match="was stopped"):
+        scheduler.add(queue="emails")
+    assert scheduler_threads() == [], "it was not started by that"
+    assert scheduler.picture() is None
+
+
+def test_run_forever_on_another_thread_ends_when_it_is_stopped() -> None:
+    scheduler = Scheduler("memory://")
+    running = threading.Thread(target=scheduler.run_forever)
+    running.start()
+    while scheduler.picture() is None:  # until it is started
+        pass
+    scheduler.stop()
+    running.join(10)
+    assert not running.is_alive()
