@@ -131,14 +131,18 @@ def json_object(field: str, value: object) -> dict[str, Any]:
     return _json_mapping(field, value, 1)
 
 
-def json_value(field: str, value: object, depth: int = 0) -> Any:
+def json_value(field: str, value: object, depth: int = 0) -> Any:  # noqa: PLR0911 - one for each kind of value
     """Return a copy of a value as it will come out of JSON again; what JSON has no word for is refused."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return _json_text(field, value)
-    if isinstance(value, (int, float)):
-        return _json_number(field, value)
+    if isinstance(value, int):
+        if not JSON_INT_MIN <= int.__index__(value) <= JSON_INT_MAX:
+            raise _unfit(field, "an int of more than 64 bits")
+        return int.__index__(value)
+    if isinstance(value, float):
+        return _json_float(field, value)
     if depth >= DEPTH_MAX:
         raise _unfit(field, f"containers more than {DEPTH_MAX} levels deep")
     if isinstance(value, Mapping):
@@ -161,11 +165,7 @@ def _json_mapping(field: str, value: Mapping[Any, Any], depth: int) -> dict[str,
     return copy
 
 
-def _json_number(field: str, value: float) -> float:
-    if isinstance(value, int):
-        if not JSON_INT_MIN <= value <= JSON_INT_MAX:
-            raise _unfit(field, "an int of more than 64 bits")
-        return int.__index__(value)
+def _json_float(field: str, value: float) -> float:
     if not isfinite(value):
         raise _unfit(field, f"{float(value)}, which is no number in JSON")
     return float(value)
