@@ -29,6 +29,7 @@ HOT = (
     "recipes/idle_touches.py",
     "scheduler/draft.py",
     "stores/bounds.py",
+    "tasks/fields.py",
     "timers/loop_timers.py",
     "timers/handle.py",
     "timers/scaled_clock.py",

@@ -12,6 +12,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 pytestmark = pytest.mark.slow  # each test starts programs
@@ -219,6 +220,18 @@ def test_the_doctor_says_what_is_wrong(shop: Path) -> None:
     assert "misspelt: no worker here knows its handler 'shuot'" in told
     assert "misspelt: due in 89 d 23 h" in tickwheel(shop, "doctor", "misspelt", code=1)
     assert "no task 'nobody'" in tickwheel(shop, "doctor", "nobody", code=1)
+
+
+def test_the_doctor_counts_tasks_that_cannot_be_read(shop: Path) -> None:
+    for name in ("good", "bad"):
+        tickwheel(shop, "add", "orders.cancel", '{"order_id": 7}', "--delay", "90d", "--id", name)
+    file = apsw.Connection(str(shop / "tasks.db"))
+    file.execute("UPDATE tasks SET body = ? WHERE id = 'bad'", (b'{"id": "bad", [red]',))
+    file.close()
+    told = " ".join(tickwheel(shop, "doctor", code=1).split())
+    assert "1 of 2 tasks cannot be read: 'bad'" in told
+    assert '{"id": "bad", [red]' in tickwheel(shop, "show", "bad"), "as it is stored"
+    assert "cannot be read by this version" in tickwheel(shop, "cancel", "bad", code=1)
 
 
 def test_a_machine_is_measured_and_nothing_is_left_behind(shop: Path) -> None:

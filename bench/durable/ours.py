@@ -159,7 +159,7 @@ def _wish(due_ms: int) -> dict[str, Any]:
 def draft_far(task_id: str, now_ms: int, partitions: int) -> Task:
     """Make a task of the same form as everywhere here."""
     handler = Handler(name="noop", function=draft_far)
-    return draft(handler, {"args": {"order_id": 7}, "delay": DELAY}, task_id, now=now_ms, partitions=partitions)
+    return draft(handler, {"args": {"order_id": 7}, "delay": DELAY}, task_id, now_ms * 1_000_000, partitions)
 
 
 def far_id(number: int) -> str:

@@ -11,7 +11,7 @@ what to do:
 
 from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Self
 
 __all__ = [
     "AddressRefused",
@@ -61,6 +61,7 @@ __all__ = [
     "NotWholeTicks",
     "PayloadTooLarge",
     "ProcessDied",
+    "ResultTooLarge",
     "RunCancelled",
     "RunFailed",
     "RunTimedOut",
@@ -76,6 +77,7 @@ __all__ = [
     "TaskHasChanged",
     "TaskIsOver",
     "TaskIsRunning",
+    "TaskUnreadable",
     "TickwheelError",
     "TimerNotFired",
     "TimerStopped",
@@ -95,11 +97,15 @@ __all__ = [
     "WheelClosed",
     "WorkersClosed",
     "WorkersFull",
+    "hint",
     "shown",
 ]
 
 # What fits into one line of a log with the sentence around it.
 SHOWN_CHARS_MAX = 80
+
+# 1,000 years, the longest duration there is.
+WAIT_MS_MAX = 31_557_600_000_000
 
 # Python refuses to print integers of more digits than an option of it says, and takes long for many.
 SHOWN_BITS_MAX = 2048
@@ -107,6 +113,15 @@ SHOWN_BITS_MAX = 2048
 
 class TickwheelError(Exception):
     """The root of everything tickwheel raises on purpose."""
+
+    field: str | None = None  # the argument or option that is wrong, if it is one
+
+    def within(self, field: str) -> Self:
+        """Return this error with the field it is about; the first one who names it is right."""
+        if self.field is None:
+            self.field = field
+            self.args = (f"{field}: {self}",)
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An exception is unpickled by calling its class with its words; ours are made from what they are about.
@@ -133,6 +148,12 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001 - what the caller did wrong is told all the same
         return f"<{name}, whose repr() fails>"
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[: SHOWN_CHARS_MAX - 3]}..."
+
+
+def hint(name: str, known: Sequence[str]) -> str:
+    """Say which name was probably meant, or which there are."""
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
 
 
 def rebuild(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException:
@@ -348,10 +369,10 @@ class InvalidExecutor(TickwheelError, TypeError):
 
 
 class InvalidOption(TickwheelError, ValueError):
-    """An option of timers has a value that cannot work."""
+    """An option has a value that cannot work."""
 
     def __init__(self, name: str, value: object, expected: str) -> None:
-        self.name = name
+        self.name = self.field = name
         self.value = value
         super().__init__(f"{name} must be {expected}, not {shown(value)}")
 
@@ -385,9 +406,8 @@ class UnknownOption(TickwheelError, TypeError):
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name = name
         self.known = known
-        near = get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-        super().__init__(f"there is no option {shown(name)}; {hint}")
+        self.field = name.partition("=")[0]
+        super().__init__(f"there is no option {shown(name)}; {hint(name, known)}")
 
 
 class BrokenWheel(TickwheelError, AssertionError):
@@ -412,12 +432,14 @@ class InvalidTask(TickwheelError, ValueError):
 
 
 class BatchTooLarge(TickwheelError, ValueError):
-    """More was brought to a store at once than one transaction should hold."""
+    """More tasks in one call than one transaction should hold."""
+
+    field = "tasks"
 
     def __init__(self, size: int, most: int) -> None:
         self.size = size
         self.most = most
-        super().__init__(f"{size:,} in one batch, {most:,} are the most; bring them in several")
+        super().__init__(f"{size:,} tasks: at most {most:,} tasks per call; split the batch")
 
 
 class PayloadTooLarge(TickwheelError, ValueError):
@@ -434,15 +456,19 @@ class PayloadTooLarge(TickwheelError, ValueError):
 class UnknownHandler(TickwheelError, LookupError):
     """No handler of this name is registered in this process."""
 
+    field = "handler"
+
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name = name
         close = get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "register it with @scheduler.task(name)"
-        super().__init__(f"no handler {shown(name)} here; {hint}")
+        advice = f"did you mean {close[0]!r}?" if close else "register it with @scheduler.task(name)"
+        super().__init__(f"no handler {shown(name)} here; {advice}")
 
 
 class UnnamedHandler(TickwheelError, ValueError):
     """A function that cannot be found again by name after a restart."""
+
+    field = "handler"
 
     def __init__(self, function: object) -> None:
         self.function = function
@@ -463,12 +489,14 @@ class DuplicateHandler(TickwheelError, ValueError):
 class DuplicateTask(TickwheelError, ValueError):
     """A task with this id is in the store, and has neither failed nor been cancelled."""
 
-    def __init__(self, task: Any) -> None:
+    def __init__(self, task: Any, *, unreadable: bool = False) -> None:
         self.task = task  # the one that is there
         self.task_id: str = task.id
         super().__init__(
-            f"there is a task {shown(task.id)} already ({task.status}); on_conflict='keep' returns it, 'replace' puts "
-            "the new one in its place, 'debounce' gives it the new time and arguments"
+            f"there is a task {shown(task.id)} already, which this version cannot read; delete it, or choose another id"
+            if unreadable
+            else f"there is a task {shown(task.id)} already ({task.status}); on_conflict='keep' returns it, 'replace' "
+            "puts the new one in its place, 'debounce' gives it the new time and arguments"
         )
 
 
@@ -504,6 +532,18 @@ class TaskHasChanged(TickwheelError, RuntimeError):
         self.task_id = task_id
         self.version = version
         super().__init__(f"task {shown(task_id)} was changed meanwhile and has version {version} now; read it again")
+
+
+class TaskUnreadable(TickwheelError, RuntimeError):
+    """The stored data of a task cannot be read by this version of tickwheel."""
+
+    def __init__(self, task_id: str, why: str) -> None:
+        self.task_id = task_id
+        self.why = why
+        super().__init__(
+            f"task {shown(task_id)} cannot be read by this version of tickwheel ({why}): it is kept and does not run "
+            "here; upgrade this process if a newer version wrote it, or delete it"
+        )
 
 
 class StoreError(TickwheelError, RuntimeError):
@@ -625,15 +665,24 @@ class InvalidArguments(TickwheelError, TypeError):
 
 
 class InvalidResult(TickwheelError, TypeError):
-    """What a handler returned cannot be kept."""
+    """The result of a handler cannot be stored."""
 
     def __init__(self, handler: str, task_id: str, why: str) -> None:
         self.handler = handler
         self.task_id = task_id
         super().__init__(
-            f"handler {shown(handler)} of task {shown(task_id)} is done, but JSON cannot hold what it returned: "
-            f"{why}; return numbers, text, lists and dictionaries, or None"
+            f"the result of task {shown(task_id)} cannot be stored: {why}; handler {shown(handler)} has run and is not "
+            "run again, let it return numbers, text, lists and dictionaries, or None"
         )
+
+
+class ResultTooLarge(InvalidResult):
+    """The result of a handler takes more room than there is."""
+
+    def __init__(self, handler: str, task_id: str, size_bytes: int, most_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.most_bytes = most_bytes
+        super().__init__(handler, task_id, f"it takes {size_bytes:,} bytes, {most_bytes:,} are the most")
 
 
 class RunTimedOut(TickwheelError, TimeoutError):
@@ -724,6 +773,8 @@ class TryLater(TickwheelError, RuntimeError):
     """A run failed and knows when to try again; raise it from a handler to say so. The retries are counted as ever."""
 
     def __init__(self, why: str, wait_ms: int) -> None:
+        if type(wait_ms) is not int or not 0 <= wait_ms <= WAIT_MS_MAX:
+            raise InvalidOption("wait_ms", wait_ms, "an int from 0 to 1,000 years of milliseconds")
         self.wait_ms = wait_ms
         super().__init__(f"{why}; it can be tried again in {wait_ms / 1000:g} s")
 
@@ -811,8 +862,8 @@ class MissingRule(TickwheelError, LookupError):
     def __init__(self, node: str, known: Sequence[str]) -> None:
         self.node = node
         close = get_close_matches(node, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are rules for {', '.join(known) or 'none'}"
-        super().__init__(f"no TimeoutRule for node {shown(node)}; {hint}")
+        advice = f"did you mean {close[0]!r}?" if close else f"there are rules for {', '.join(known) or 'none'}"
+        super().__init__(f"no TimeoutRule for node {shown(node)}; {advice}")
 
 
 class UnknownWorkItem(TickwheelError, LookupError):
@@ -833,8 +884,8 @@ class UnknownProcess(TickwheelError, LookupError):
     def __init__(self, process: str, known: Sequence[str]) -> None:
         self.process = process
         close = get_close_matches(process, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "deploy its BPMN file first"
-        super().__init__(f"no process {shown(process)} here; {hint}")
+        advice = f"did you mean {close[0]!r}?" if close else "deploy its BPMN file first"
+        super().__init__(f"no process {shown(process)} here; {advice}")
 
 
 class UnknownInstance(TickwheelError, LookupError):

@@ -16,7 +16,7 @@ HANDLER = Handler(name="orders.cancel", function=print, retry=RetryPolicy(retrie
 
 def make(args: Any = None, **wishes: Any) -> Task:
     told: Wishes = wishes  # type: ignore[assignment] # wrong ones are what is tested
-    return draft(HANDLER, {"args": args, **told}, told.get("id", "drawn"), now=NOW, partitions=64)
+    return draft(HANDLER, {"args": args, **told}, told.get("id", "drawn"), now_ns=NOW * 1_000_000, partitions=64)
 
 
 def test_what_is_not_said_comes_from_the_handler() -> None:

@@ -336,7 +336,7 @@ def test_bad_requests_change_nothing(world: World) -> None:
             await scheduler.get("b")
         with pytest.raises(DuplicateTask):
             await scheduler.add_many([{"handler": "note", "id": "c"}, {"handler": "note", "id": "a"}])
-        with pytest.raises(InvalidTask, match="is a dict"):
+        with pytest.raises(InvalidTask, match="expected dicts"):
             await scheduler.add_many([{"handler": "note", "id": "c"}, "note"])  # type: ignore[list-item]
         with pytest.raises(BatchTooLarge):
             await scheduler.add_many({"handler": "note"} for _ in count())  # an endless one is not read to its end

@@ -426,7 +426,7 @@ def test_whichever_call_of_the_store_fails_every_message_is_done(after: bool) ->
 def test_what_cannot_be_is_refused(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         for name in ("", "a b", "x" * 101, "a:b", "a/b", 7):
-            with pytest.raises(InvalidTask, match="a queue has a name"):
+            with pytest.raises(InvalidTask, match=r"invalid queue .*expected a name of 1 to 100"):
                 await scheduler.add(queue=name)  # type: ignore[arg-type] # on purpose
         with pytest.raises(InvalidTask, match="say one of them"):
             await scheduler.add("note", {"what": "x"}, queue="emails")

@@ -3,6 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
+import apsw
 import pytest
 
 from tests.server.served import Served
@@ -20,7 +21,7 @@ def test_a_task_is_added_and_read_with_everything_it_was_told(server: Served) ->
         "late": {"mode": "skip", "grace": "1m"},
         "priority": 5,
         "tags": ["vip", "gift"],
-        "meta": {"by": "ada"},
+        "meta": {"by": "ada", "order": 7, "lines": [1, None]},
         "expires_at": "2090-01-01T00:00:00+01:00",
         "at_most_once": True,
     }
@@ -35,6 +36,7 @@ def test_a_task_is_added_and_read_with_everything_it_was_told(server: Served) ->
     assert task["args"] == wishes["args"]
     assert task["trigger"] == {"type": "cron", "expression": "0 9 * * *", "tz": "Europe/Berlin"}
     assert task["retry"] == {"retries": 4, "first": 5.0, "factor": 2.0, "cap": 60.0, "jitter": 0.1, "age": None}
+    assert task["meta"] == wishes["meta"]
     assert task["late"] == {"mode": "skip", "grace": 60.0, "catch_up": 100}
     assert (task["timeout"], task["priority"], task["times"], task["tags"]) == (300.0, 5, 7, ["vip", "gift"])
     assert (task["expires"], task["at_most_once"]) == ("2089-12-31T23:00:00.000Z", True)
@@ -192,7 +194,12 @@ def test_secrets_are_masked_if_asked(server: Served) -> None:
         ({"handler": "echo", "id": ""}, "invalid-body", "/id"),
         ({"handler": "echo", "id": "x" * 256}, "invalid-body", "/id"),
         ({"handler": "echo", "args": [1]}, "invalid-body", "/args"),
-        ({"handler": "echo", "meta": {"a": 1}}, "invalid-body", "/meta"),
+        ({"handler": "echo", "meta": {"a": "\0"}}, "invalid-task", "/meta"),
+        ({"handler": "echo", "args": {"a": "\0"}}, "invalid-task", "/args"),
+        ({"handler": "echo", "args": {"a": 10**400}}, "invalid-task", "/args"),
+        ({"handler": "echo", "id": "a\0b"}, "invalid-task", "/id"),
+        ({"handler": "echo", "tags": ["\0"]}, "invalid-task", "/tags"),
+        ({"handler": "echo", "priority": True}, "invalid-body", "/priority"),
         ({"handler": "echo", "on_conflict": "explode"}, "invalid-body", "/on_conflict"),
     ],
 )
@@ -201,6 +208,29 @@ def test_what_is_wrong_is_pointed_at_and_nothing_changes(server: Served, body: A
     named, [pointed] = server.refused("/v1/tasks", body)
     assert (named, pointed) == (problem, pointer)
     assert server.get("/v1/stats")["added"] == before
+
+
+def test_an_unknown_field_gets_the_closest_spelling(server: Served) -> None:
+    answer = server.client.post("/v1/tasks", json={"handler": "echo", "prioritty": 5})
+    assert answer.json()["errors"] == [
+        {"pointer": "/prioritty", "detail": "unknown field 'prioritty'; did you mean 'priority'?"}
+    ]
+
+
+def test_a_task_that_cannot_be_read_is_shown_with_its_data_and_deleted(server: Served) -> None:
+    server.add(id="unreadable", delay="1h")
+    file = apsw.Connection(str(server.folder / "tasks.db"))
+    file.execute("UPDATE tasks SET body = ? WHERE id = ?", (b'{"id": "unreadable"', "unreadable"))
+    file.close()
+    task = server.get("/v1/tasks/unreadable")
+    assert (task["raw"], task["reason_code"], task["next_runs"]) == ('{"id": "unreadable"', "unreadable", [])
+    assert task["reason"].startswith("unreadable: ")
+    assert [each["id"] for each in server.get("/v1/tasks?id_prefix=unread")["tasks"]] == ["unreadable"]
+    assert server.refused("/v1/tasks/unreadable:pause", None, 409)[0] == "task-unreadable"
+    assert server.refused("/v1/tasks/unreadable", {"priority": 1}, 409, "PATCH")[0] == "task-unreadable"
+    assert server.refused("/v1/tasks", {"handler": "echo", "id": "unreadable"}, 409)[0] == "duplicate-task"
+    server.send("DELETE", "/v1/tasks/unreadable", status=204)
+    server.add(id="unreadable", delay="1h")
 
 
 def test_bodies_that_are_no_json_are_refused(server: Served) -> None:

@@ -21,7 +21,7 @@ from tickwheel.errors import (
     InvalidArguments,
     InvalidResult,
     InvalidWorkers,
-    PayloadTooLarge,
+    ResultTooLarge,
     RunFailed,
     TaskIsRunning,
     UnnamedHandler,
@@ -214,7 +214,7 @@ def test_result_that_contains_itself_fails_the_run() -> None:
         around.append(around)
         return around
 
-    with pytest.raises(InvalidResult, match="recursion"):
+    with pytest.raises(InvalidResult, match="100 levels deep"):
         run(handler(circle), task())
 
 
@@ -227,12 +227,12 @@ def test_result_of_a_process_that_json_cannot_hold_fails_the_run() -> None:
 @EVERYWHERE
 def test_result_may_take_256_kib_and_no_more(make: Callable[..., Handler]) -> None:
     assert len(run(make(lambda: "x" * (256 * 1024 - 2)), task())) == 256 * 1024 - 2
-    with pytest.raises(PayloadTooLarge):
+    with pytest.raises(ResultTooLarge):
         run(make(lambda: "x" * (256 * 1024 - 1)), task())
 
 
 def test_result_of_a_process_may_take_no_more_either() -> None:
-    with pytest.raises(PayloadTooLarge) as caught:
+    with pytest.raises(ResultTooLarge) as caught:
         run(in_process(functions.return_much), task())
     assert caught.value.size_bytes == 256 * 1024 + 2
 

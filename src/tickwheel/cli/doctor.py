@@ -15,7 +15,7 @@ from tickwheel.cli.commands import app, console, find_scheduler, now_ms, plainly
 from tickwheel.cli.places import DEFAULT_STORE, JsonOption, StoreOption, TokenOption, UrlOption, opened
 from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.stores.contract import PAGE_MAX
-from tickwheel.tasks import Status, Task
+from tickwheel.tasks import Status, Task, UnreadableTask
 from tickwheel.tasks.words import explain
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__: list[str] = []
 
 OVERDUE_MS = 60_000  # what a busy worker may be late without anybody worrying
 SKEW_MS = 1_000  # by which two clocks may differ; leases and due times are told by both
+LOOKED_AT_MAX = 10_000  # tasks of each status that are read to see whether they can be: a second or so
 NAMED = 3  # tasks, or handlers, that are named
 
 
@@ -101,7 +102,31 @@ def look(
     yield overdue([task for task in waiting if task.run_at < now_ms() - OVERDUE_MS and task.queue is None])
     if known is not None:
         yield handlers([task for task in waiting if task.queue is None and task.handler not in known])
+    yield unreadable(scheduler)
     yield failures(counts)
+
+
+def unreadable(scheduler: "Scheduler | RemoteScheduler") -> Finding:
+    """Count the tasks whose data cannot be read, among those that are still to run."""
+    looked_at, found = 0, []
+    for status in (Status.PENDING, Status.RUNNING, Status.PAUSED):
+        cursor: str | None = None
+        for _ in range(LOOKED_AT_MAX // PAGE_MAX):
+            page = scheduler.list(status=status, cursor=cursor, limit=PAGE_MAX)
+            looked_at += len(page.tasks)
+            found += [task.id for task in page.tasks if isinstance(task, UnreadableTask)]
+            cursor = page.cursor
+            if cursor is None:
+                break
+    if not found:
+        return Finding(check="data", fine=True, says=f"the data of {looked_at:,} tasks that are to run can be read")
+    names = ", ".join(map(repr, found[:NAMED]))
+    return Finding(
+        check="data",
+        fine=False,
+        says=f"{len(found):,} of {looked_at:,} tasks cannot be read: {names}{', …' if len(found) > NAMED else ''}",
+        advice="`tickwheel show ID` prints what is stored: upgrade tickwheel if a newer version wrote it, or delete it",
+    )
 
 
 def clocks(scheduler: "Scheduler | RemoteScheduler") -> Finding:

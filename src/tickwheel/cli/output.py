@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tickwheel.stores.contract import Page
-from tickwheel.tasks import Run, Status, Task
+from tickwheel.tasks import Run, Status, Task, UnreadableTask
 
 __all__ = ["print_json", "print_task", "print_tasks"]
 
@@ -66,6 +67,7 @@ def print_task(console: Console, task: Task, runs: Iterable[Run], why: str) -> N
         ("attempts", str(task.attempt)),
         ("result", "" if task.result is None else msgspec.json.encode(task.result).decode()),
         ("error", task.error or ""),
+        ("stored", escape(task.raw) if isinstance(task, UnreadableTask) else ""),
     ):
         if value:
             table.add_row(f"[dim]{name}[/]", value)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from tickwheel.cli.client import Server
 from tickwheel.stores.contract import Lease, Page
-from tickwheel.tasks import Cron, Every, LatePolicy, RetryPolicy, Run, Status, Task, Trigger
+from tickwheel.tasks import Cron, Every, LatePolicy, RetryPolicy, Run, Status, Task, Trigger, UnreadableTask
 from tickwheel.tasks.triggers import ONCE
 
 __all__ = ["RemoteScheduler", "run_of", "task_of"]
@@ -119,7 +119,11 @@ def task_of(shape: dict[str, Any]) -> Task:
         "cancel_requested", "result", "error", "reason",
     )  # fmt: skip
     retry, late = shape["retry"], shape["late"]
-    return Task(
+    kind: type[Task] = Task
+    unread: dict[str, Any] = {}
+    if "raw" in shape:
+        kind, unread = UnreadableTask, {"raw": shape["raw"], "why": shape["reason"].removeprefix("unreadable: ")}
+    return kind(
         handler=shape["name"],
         trigger=trigger_of(shape["trigger"]),
         retry=RetryPolicy(
@@ -140,6 +144,7 @@ def task_of(shape: dict[str, Any]) -> Task:
         finished_at=None if shape["finished"] is None else since_1970(shape["finished"]),
         expires_at=None if shape["expires"] is None else since_1970(shape["expires"]),
         **{name: shape[name] for name in same},
+        **unread,
     )
 
 

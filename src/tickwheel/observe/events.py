@@ -17,7 +17,7 @@ on a thread. A witness is there while tasks are added, and may write on them bef
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -58,7 +58,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     error: str | None = None  # what the run raised, with its trace
     due_at: int | None = None  # when it was due, or is next
-    meta: dict[str, str] = {}  # of the task
+    meta: dict[str, Any] = {}  # of the task
 
 
 class Events:

@@ -95,7 +95,8 @@ class Tracing:
             self._give_up(event.task_id)
         elif len(self._open) >= OPEN_MAX:
             self._give_up(next(iter(self._open)))
-        added = get_current_span(self._paper.extract(event.meta, Context())).get_span_context()
+        carried = {name: value for name, value in event.meta.items() if isinstance(value, str)}
+        added = get_current_span(self._paper.extract(carried, Context())).get_span_context()
         span = self._tracer.start_span(
             f"run {event.handler}",
             context=Context(),

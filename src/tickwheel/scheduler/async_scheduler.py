@@ -25,10 +25,17 @@ import msgspec
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.cluster import StoreClock
 from tickwheel.durations import Duration
-from tickwheel.errors import InvalidSchedule, NoQueuesHere, SchedulerForked, SchedulerNotStarted, UnknownTask
+from tickwheel.errors import (
+    InvalidOption,
+    InvalidSchedule,
+    InvalidTask,
+    NoQueuesHere,
+    SchedulerForked,
+    SchedulerNotStarted,
+)
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
-from tickwheel.scheduler.draft import Wishes, moment_of, to_ms
+from tickwheel.scheduler.draft import Wishes, check_time, check_timeout, due_after, to_ms
 from tickwheel.scheduler.engine import Engine
 from tickwheel.scheduler.leases import Message, check_lease, check_wait
 from tickwheel.scheduler.options import Options
@@ -39,10 +46,11 @@ from tickwheel.scheduler.signals import StopSignals
 from tickwheel.scheduler.unbroken import uninterrupted
 from tickwheel.scheduler.verbs import Verbs
 from tickwheel.stores import open_store
-from tickwheel.stores.bounds import BATCH_MAX, check_limit
+from tickwheel.stores.bounds import BATCH_MAX, check_batch, check_id, check_limit, check_on_conflict, check_reason
 from tickwheel.stores.contract import Filter, OnConflict, Order, Page, Store
 from tickwheel.tasks.delivery import check_queue
-from tickwheel.tasks.policies import NEVER_AGAIN, RetryPolicy
+from tickwheel.tasks.fields import flag, invalid
+from tickwheel.tasks.policies import RetryPolicy
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Workers
@@ -66,12 +74,14 @@ class AsyncScheduler(Verbs):
         **options: Any,
     ) -> None:
         self._where = store
-        self._run = run
+        self._run = flag("run", run, InvalidOption)
+        if chance is not None and not isinstance(chance, Random):
+            raise InvalidOption("chance", chance, "a random.Random")
         # On the usual clock it goes by the store's own: a server's, which is the same for all nodes.
         clock = clock or SystemClock()
         self._clock: Clock = StoreClock(clock) if isinstance(clock, SystemClock) else clock
         self._chance = chance or Random()  # noqa: S311 - spreads retries and names tasks, keeps no secrets
-        self._options = msgspec.convert(options, Options) if options else Options()
+        self._options = Options.of(options)
         self._registry = Registry(lasting=store != "memory://")
         self._webhooks: Courier | None = None
         if webhooks is not None:
@@ -99,13 +109,12 @@ class AsyncScheduler(Verbs):
         pool: str = "auto",
     ) -> Callable[[F], F]:
         """Register a function as a handler, under a name or its own."""
-        options: dict[str, Any] = {
-            "retry": retry or (RetryPolicy(retries=retries) if retries else NEVER_AGAIN),
-            "concurrency": concurrency,
-            "pool": pool,
-        }
+        if retry is not None and retries != 0:
+            raise InvalidTask("give retries, or a whole RetryPolicy as retry, not both").within("retries")
+        policy = RetryPolicy(retries=retries) if retry is None else retry
+        options: dict[str, Any] = {"retry": policy, "concurrency": concurrency, "pool": pool}
         if timeout is not None:
-            options["timeout_ms"] = to_ms(timeout)
+            options["timeout_ms"] = check_timeout(timeout)
         return self._registry.register(name, **options)
 
     def send_with(self, webhooks: Courier) -> None:
@@ -276,17 +285,22 @@ class AsyncScheduler(Verbs):
 
     async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
+        check_on_conflict(on_conflict)
+        if not isinstance(tasks, Iterable):
+            raise invalid("tasks", tasks, "an iterable of dicts, each of what add() takes")
         await self._set_clock()
-        now = self._now()
         wanted = list(islice(tasks, BATCH_MAX + 1))  # one more than a store takes, for it to say so
-        new_ids = self._new_ids(now, len(wanted))
-        drafts = [self._draft(wishes, new_ids, now) for wishes in wanted]
+        check_batch(wanted)
+        now_ns = self._now_ns()
+        new_ids = self._new_ids(now_ns // 1_000_000, len(wanted))
+        drafts = [self._draft(wishes, new_ids, now_ns) for wishes in wanted]
         return [conflict.task for conflict in await self._add_noted(drafts, on_conflict)]
 
     # -- asking
 
     async def get(self, task_id: str) -> Task:
         """Return a task; `UnknownTask` if there is none."""
+        task_id = check_id(task_id)
         return self._known(task_id, (await self._opened.get([task_id]))[0])
 
     async def list(
@@ -307,6 +321,7 @@ class AsyncScheduler(Verbs):
 
     async def history(self, task_id: str, limit: int = 100) -> Sequence[Run]:
         """Return the runs of a task, latest first."""
+        task_id = check_id(task_id)
         return await self._opened.history(task_id, limit)
 
     async def counts(self) -> dict[Status, int]:
@@ -321,42 +336,49 @@ class AsyncScheduler(Verbs):
 
     async def cancel(self, task_id: str, reason: str = "cancelled") -> Task:
         """Cancel a task: at once if it waits; if it runs, it is asked to stop."""
+        task_id, reason = check_id(task_id), check_reason(reason)
         async with self._held_back(task_id):
             # To cancel twice is to cancel once: nobody is told again.
             before = (await self._opened.get([task_id]))[0] if self.events.heard else None
-            task = self._known(task_id, (await self._opened.cancel([task_id], reason))[0])
+            task = self._readable(task_id, (await self._opened.cancel([task_id], reason))[0])
         changed = before is None or before.status is not Status.CANCELLED
         return self._note(task, "cancelled" if changed and task.status is Status.CANCELLED else None)
 
     async def reschedule(self, task_id: str, *, delay: Duration | None = None, at: datetime | None = None) -> Task:
         """Move a task that waits."""
+        task_id = check_id(task_id)
         if (delay is None) == (at is None):
-            raise InvalidSchedule("say when: a delay from now, or a time")
+            raise InvalidSchedule("say when: a delay from now, or a time").within("delay")
         await self._set_clock()
-        run_at = self._now() + to_ms(delay) if delay is not None else moment_of(at)
+        run_at = check_time("at", at) if delay is None else due_after(self._now_ns(), delay)
         async with self._held_back(task_id):
             task = await self._opened.reschedule(task_id, run_at)
         return self._note(task, "rescheduled")
 
     async def run_now(self, task_id: str) -> Task:
         """Let a task that waits run at once."""
+        task_id = check_id(task_id)
         async with self._held_back(task_id):
             task = await self._opened.reschedule(task_id, self._now())
         return self._note(task, "rescheduled")
 
     async def pause(self, task_id: str) -> Task:
         """Keep a task from coming due."""
+        task_id = check_id(task_id)
         async with self._held_back(task_id):
-            task = self._known(task_id, (await self._opened.pause([task_id]))[0])
+            task = self._readable(task_id, (await self._opened.pause([task_id]))[0])
         return self._note(task, "paused")
 
     async def resume(self, task_id: str) -> Task:
         """Let a paused task come due again."""
-        return self._note(self._known(task_id, (await self._opened.resume([task_id]))[0]), "resumed")
+        task_id = check_id(task_id)
+        return self._note(self._readable(task_id, (await self._opened.resume([task_id]))[0]), "resumed")
 
     async def retry(self, task_id: str) -> Task:
         """Let a task that is over run again, now."""
-        return self._note(self._known(task_id, (await self._opened.revive([task_id], self._now()))[0]), "rescheduled")
+        task_id = check_id(task_id)
+        task = self._readable(task_id, (await self._opened.revive([task_id], self._now()))[0])
+        return self._note(task, "rescheduled")
 
     async def purge(self, older_than: Duration = "7d") -> int:
         """Delete what has been over for so long, and return how many tasks that were."""
@@ -381,7 +403,7 @@ class AsyncScheduler(Verbs):
     ) -> Task:
         """Say that a leased task could not be done: it is tried again by its retry policy, or after a delay."""
         delay_ms = None if delay is None else to_ms(delay)
-        return await self._queues.leases.nack(task_id, token, reason, delay_ms)
+        return await self._queues.leases.nack(task_id, token, check_reason(reason), delay_ms)
 
     async def extend(self, task_id: str, token: str, *, lease: Duration = "30s") -> int:
         """Let a lease end so long from now; return when that is, in milliseconds since 1970."""
@@ -407,11 +429,6 @@ class AsyncScheduler(Verbs):
             self.events.happened(kind, task, self._now())
         return task
 
-    def _known(self, task_id: str, task: Task | None) -> Task:
-        if task is None:
-            raise UnknownTask(task_id)
-        return task
-
     @property
     def _opened(self) -> Store:
         if self._store is None:
@@ -425,7 +442,10 @@ class AsyncScheduler(Verbs):
             await self._clock.set_by(self._opened)
 
     def _now(self) -> int:
-        return self._clock.time_ns() // 1_000_000
+        return self._now_ns() // 1_000_000
+
+    def _now_ns(self) -> int:
+        return self._clock.time_ns()
 
     def _new_ids(self, now: int, count: int) -> Iterator[str]:
         """Make ids of their own, in order, and after all of earlier moments: what is added together is stored together.

@@ -1,4 +1,9 @@
-"""From what a caller says to a task: everything is checked here, before a store hears of it."""
+"""From what a caller says to a task: everything is checked here, before a store hears of it.
+
+add(handler, args, delay="30d", priority=5)  --+
+POST /v1/tasks {"handler": ..., "delay": ...} -+--> draft() --> Task, each field of the type that a store gives back
+tickwheel add HANDLER ARGS --delay 30d       --+            `-> an error with `.field`, and nothing was written
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -8,19 +13,33 @@ from zlib import crc32
 import msgspec
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import InvalidSchedule, InvalidTask, PayloadTooLarge
-from tickwheel.stores.bounds import NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
+from tickwheel.errors import InvalidDuration, InvalidSchedule, InvalidTask, PayloadTooLarge
+from tickwheel.stores.bounds import MOMENT_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
 from tickwheel.tasks.delivery import Webhook, check_webhook
-from tickwheel.tasks.policies import RUN_ONCE, LateMode, LatePolicy, RetryPolicy
+from tickwheel.tasks.fields import choice, flag, invalid, json_object, known, text, whole
+from tickwheel.tasks.policies import LATE_MODES, RETRIES_MAX, RUN_ONCE, LateMode, LatePolicy, RetryPolicy
 from tickwheel.tasks.record import Task
 from tickwheel.tasks.registry import Handler
 from tickwheel.tasks.triggers import ONCE, Cron, Every, Once, Trigger
 
-__all__ = ["TAGS_MAX", "TAG_CHARS_MAX", "Wishes", "amended", "draft", "partition_of", "to_ms"]
+__all__ = [
+    "TAGS_MAX",
+    "TAG_CHARS_MAX",
+    "Wishes",
+    "amended",
+    "check_time",
+    "check_timeout",
+    "draft",
+    "due_after",
+    "moment_of",
+    "partition_of",
+    "to_ms",
+]
 
 PRIORITY_MAX: Final = 1_000
 TAGS_MAX: Final = 20
 TAG_CHARS_MAX: Final = 64
+TIMES_MAX: Final = 2**31 - 1  # occurrences; every second for 68 years
 
 
 class Wishes(TypedDict, total=False):
@@ -38,7 +57,7 @@ class Wishes(TypedDict, total=False):
     late: LateMode | LatePolicy
     timeout: Duration
     priority: int
-    meta: dict[str, str]
+    meta: Mapping[str, Any]  # JSON
     tags: list[str]
     at_most_once: bool
     expires_at: datetime | None  # with a time zone
@@ -48,48 +67,49 @@ class Wishes(TypedDict, total=False):
 
 TO_WHOM: Final = frozenset({"handler", "args"})  # said beside the wishes
 WISHES: Final = frozenset(Wishes.__annotations__)
+FIXED: Final = frozenset({"id", "webhook", "queue"})  # what stays as it is for as long as there is the task
 AS_SAID: Final = ("meta", "tags", "priority", "late", "times", "at_most_once", "expires_at")
 USUAL: Final = TO_WHOM | {"id", "delay", "at"}  # what most tasks say
 PLAIN_ARGS_MAX: Final = 16  # that are looked at one by one
 PLAIN_CHARS_MAX: Final = 1_000
 INT_MAX: Final = 2**53 - 1
+MS_NS: Final = 1_000_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)  # not in the zone of a moment: within one, clocks are subtracted
+MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-def draft(handler: Handler, wishes: Mapping[str, Any], task_id: object, now: int, partitions: int) -> Task:
+def draft(handler: Handler, wishes: Mapping[str, Any], task_id: object, now_ns: int, partitions: int) -> Task:
     """Make a task for a handler, or say what is wrong with it."""
-    name = _id(task_id)
+    name = text("id", task_id, NAME_CHARS_MAX)
     partition = partition_of(name, partitions)
-    args = wishes.get("args") or {}
+    args = wishes.get("args")
     for said in wishes:
         if said not in USUAL:
             break
     else:
-        first = _first(wishes, ONCE, now)
+        first = _first(wishes, ONCE, now_ns)
         return Task(
             id=name,
             handler=handler.name,
-            args=_plain(args) or _checked(args, None),
+            args={} if args is None else _plain(args) or _checked(args, None),
             retry=handler.retry,
             timeout_ms=handler.timeout_ms,
             partition=partition,
             run_at=first,
             occurrence_at=first,
-            created_at=now,
+            created_at=now_ns // MS_NS,
         )
-    unknown = wishes.keys() - WISHES - TO_WHOM
-    if unknown:
-        raise InvalidTask(f"a task has no {min(unknown)!r}; it has {', '.join(sorted(WISHES))}")
+    known([said for said in wishes if said not in TO_WHOM], WISHES)
     unusual = _unusual(wishes, handler.retry, handler.timeout_ms)
-    first = _first(wishes, unusual["trigger"], now)
+    first = _first(wishes, unusual["trigger"], now_ns)
     return Task(
         id=name,
         handler=handler.name,
-        args=_checked(args, unusual["meta"]),
+        args=_checked({} if args is None else args, unusual["meta"]),
         partition=partition,
         run_at=first,
         occurrence_at=first,
-        created_at=now,
+        created_at=now_ns // MS_NS,
         **unusual,
     )
 
@@ -97,39 +117,31 @@ def draft(handler: Handler, wishes: Mapping[str, Any], task_id: object, now: int
 def _unusual(wishes: Mapping[str, Any], retry: RetryPolicy, timeout_ms: int) -> dict[str, Any]:
     """Return the fields of a task that are not as usual; a policy and a timeout stand for what is not said."""
     trigger = _trigger(wishes)
-    times = wishes.get("times", 1 if isinstance(trigger, Once) else -1)
-    if times != -1 and times < 1:
-        raise InvalidTask(f"times is how often it is due, at least 1, or -1 for ever, not {times!r}")
-    priority = wishes.get("priority", 0)
-    if not -PRIORITY_MAX <= priority <= PRIORITY_MAX:
-        raise InvalidTask(f"a priority is from {-PRIORITY_MAX} to {PRIORITY_MAX}, not {priority!r}")
     if "timeout" in wishes:
-        timeout_ms = to_ms(wishes["timeout"])
-    if timeout_ms < 1:
-        raise InvalidTask("a run needs some time; timeout cannot be 0")
+        timeout_ms = check_timeout(wishes["timeout"])
     expires_at = wishes.get("expires_at")
     return {
-        "meta": wishes.get("meta", {}),
-        "tags": _tags(wishes.get("tags", [])),
+        "meta": json_object("meta", wishes["meta"]) if "meta" in wishes else {},
+        "tags": _tags(wishes["tags"]) if "tags" in wishes else [],
         "trigger": trigger,
         "retry": _retry(wishes, retry),
         "late": _late(wishes),
         "timeout_ms": timeout_ms,
-        "priority": priority,
-        "times": times,
-        "at_most_once": wishes.get("at_most_once", False),
-        "expires_at": None if expires_at is None else moment_of(expires_at),
+        "priority": whole("priority", wishes.get("priority", 0), -PRIORITY_MAX, PRIORITY_MAX),
+        "times": _times(wishes, trigger),
+        "at_most_once": flag("at_most_once", wishes.get("at_most_once", False)),
+        "expires_at": None if expires_at is None else check_time("expires_at", expires_at),
         "webhook": check_webhook(wishes["webhook"]) if "webhook" in wishes else None,
     }
 
 
-def amended(task: Task, args: Mapping[str, Any] | None, wishes: Mapping[str, Any], now: int) -> Task:
+def amended(task: Task, args: object, wishes: Mapping[str, Any], now_ns: int) -> Task:
     """Return a task that waits as it is to be from now on: what is not said stays as it is."""
     said = wishes.keys()
-    if not said <= WISHES - {"id"}:
-        raise InvalidTask(
-            f"{min(said - WISHES | said & {'id'})!r} of a task cannot be changed; its times and policies can"
-        )
+    for name in said:
+        if name in FIXED:
+            raise InvalidTask(f"{name} of a task cannot be changed; add another task").within(name)
+    known(said, WISHES - FIXED)
     fields = _unusual(wishes, task.retry, task.timeout_ms)
     changed: dict[str, Any] = {name: fields[name] for name in AS_SAID if name in said}
     if "timeout" in said:
@@ -141,7 +153,7 @@ def amended(task: Task, args: Mapping[str, Any] | None, wishes: Mapping[str, Any
         if "times" not in said and isinstance(task.trigger, Once):
             changed["times"] = fields["times"]  # it comes again from now on
     if said & {"delay", "at", "every", "cron"}:
-        changed["run_at"] = changed["occurrence_at"] = _first(wishes, changed.get("trigger", task.trigger), now)
+        changed["run_at"] = changed["occurrence_at"] = _first(wishes, changed.get("trigger", task.trigger), now_ns)
         changed["failures"] = 0  # another time is another occurrence
     if args is not None or "meta" in said:
         meta = changed.get("meta", task.meta)
@@ -152,17 +164,15 @@ def amended(task: Task, args: Mapping[str, Any] | None, wishes: Mapping[str, Any
 def _tags(tags: object) -> list[str]:
     """Return tags without repetitions."""
     if not isinstance(tags, (list, tuple)) or len(tags) > TAGS_MAX:
-        raise InvalidTask(f"tags are a list of at most {TAGS_MAX} words")
-    for tag in tags:
-        if not isinstance(tag, str) or not 1 <= len(tag) <= TAG_CHARS_MAX:
-            raise InvalidTask(f"a tag is text of 1 to {TAG_CHARS_MAX} characters, not {tag!r:.100}")
-    return list(dict.fromkeys(tags))
+        raise invalid("tags", tags, f"a list of at most {TAGS_MAX} words")
+    return list(dict.fromkeys([text("tags", tag, TAG_CHARS_MAX) for tag in tags]))
 
 
-def _id(task_id: object) -> str:
-    if not isinstance(task_id, str) or not 1 <= len(task_id) <= NAME_CHARS_MAX:
-        raise InvalidTask(f"an id is text of 1 to {NAME_CHARS_MAX} characters, not {task_id!r}")
-    return task_id
+def _times(wishes: Mapping[str, Any], trigger: Trigger) -> int:
+    times = whole("times", wishes.get("times", 1 if isinstance(trigger, Once) else -1), -1, TIMES_MAX)
+    if times == 0:
+        raise invalid("times", times, "how often it is due, at least 1, or -1 for ever")
+    return times
 
 
 def partition_of(task_id: str, partitions: int) -> int:
@@ -172,61 +182,104 @@ def partition_of(task_id: str, partitions: int) -> int:
 
 def to_ms(duration: Duration) -> int:
     """Return a duration in milliseconds, rounded up."""
-    return -(-to_ns(duration) // 1_000_000)
+    return -(-to_ns(duration) // MS_NS)
+
+
+def due_after(now_ns: int, delay: Duration) -> int:
+    """Return when a delay from now is over: rounded up together with the reading of the clock, so never early."""
+    try:
+        return -(-(now_ns + to_ns(delay)) // MS_NS)
+    except InvalidDuration as error:
+        raise error.within("delay") from None
+
+
+def check_timeout(timeout: Duration) -> int:
+    """Return how long a run may take, in milliseconds."""
+    timeout_ms = _span_ms("timeout", timeout)
+    if timeout_ms < 1:
+        raise invalid("timeout", timeout, "some time for a run, at least a millisecond")
+    return timeout_ms
+
+
+def _span_ms(field: str, duration: Any) -> int:
+    try:
+        return to_ms(duration)
+    except InvalidDuration as error:
+        raise error.within(field) from None
 
 
 def _trigger(wishes: Mapping[str, Any]) -> Trigger:
     if "every" in wishes and "cron" in wishes:
-        raise InvalidSchedule("a task is due at every interval or by a cron expression, not both")
+        raise InvalidSchedule("a task is due at every interval or by a cron expression, not both").within("cron")
     if "tz" in wishes and "cron" not in wishes:
-        raise InvalidSchedule("tz goes with cron; a datetime brings its own time zone")
+        raise InvalidSchedule("tz goes with cron; a datetime brings its own time zone").within("tz")
     if "every" in wishes:
-        return Every(interval_ms=to_ms(wishes["every"]))
+        interval_ms = _span_ms("every", wishes["every"])
+        if interval_ms < 1:
+            raise invalid("every", wishes["every"], "an interval of at least a millisecond", InvalidSchedule)
+        return Every(interval_ms=interval_ms)
     if "cron" in wishes:
         return Cron(expression=wishes["cron"], tz=wishes.get("tz", "UTC"))
     return ONCE
 
 
-def _first(wishes: Mapping[str, Any], trigger: Trigger, now: int) -> int:
+def _first(wishes: Mapping[str, Any], trigger: Trigger, now_ns: int) -> int:
     """Return when a task is due for the first time."""
     if "delay" in wishes:
         if "at" in wishes:
-            raise InvalidSchedule("a task has a delay or a time, not both")
-        return now + to_ms(wishes["delay"])
+            raise InvalidSchedule("a task has a delay or a time, not both").within("at")
+        return due_after(now_ns, wishes["delay"])
     if "at" in wishes:
-        return moment_of(wishes["at"])
+        return check_time("at", wishes["at"])
+    now = now_ns // MS_NS
     if isinstance(trigger, Once):
         return now
+    if isinstance(trigger, Every):
+        return trigger.next_after(-(-now_ns // MS_NS))
     first = trigger.next_after(now)
     if first is None:
-        raise InvalidSchedule(f"{trigger} is never due again")
+        raise InvalidSchedule(f"{trigger} is never due again").within("cron")
     return first
 
 
-def moment_of(at: object) -> int:
+def moment_of(at: object, field: str = "at") -> int:
     """Return a moment in milliseconds since 1970, rounded up."""
-    if not isinstance(at, datetime) or at.tzinfo is None:
-        raise InvalidSchedule(f"a time has a time zone: datetime(…, tzinfo=ZoneInfo('Europe/Berlin')), not {at!r}")
-    since = at - EPOCH
-    return (
-        -(-since // timedelta(milliseconds=1))
-        if since % timedelta(milliseconds=1)
-        else since // timedelta(milliseconds=1)
-    )
+    try:
+        if isinstance(at, datetime) and at.utcoffset() is not None:
+            return -int((EPOCH - at) // MILLISECOND)
+    except Exception:  # noqa: BLE001, S110 - a time zone of the caller's may raise anything, and is none then
+        pass
+    raise invalid(field, at, "a datetime with a time zone, such as datetime(…, tzinfo=UTC)", InvalidSchedule)
+
+
+def check_time(field: str, at: object) -> int:
+    """Return a moment that a store can keep, in milliseconds since 1970."""
+    moment = moment_of(at, field)
+    if not 0 <= moment <= MOMENT_MAX:
+        raise invalid(field, at, "a time after 1970")
+    return moment
 
 
 def _retry(wishes: Mapping[str, Any], usual: RetryPolicy) -> RetryPolicy:
     if "retry" in wishes and "retries" in wishes:
-        raise InvalidTask("give retries, or a whole RetryPolicy as retry, not both")
+        raise InvalidTask("give retries, or a whole RetryPolicy as retry, not both").within("retries")
     if "retries" in wishes:
-        return msgspec.structs.replace(usual, retries=wishes["retries"])
-    policy: RetryPolicy = wishes.get("retry", usual)
+        retries = whole("retries", wishes["retries"], 0, RETRIES_MAX, InvalidSchedule)
+        return msgspec.structs.replace(usual, retries=retries)
+    policy = wishes.get("retry", usual)
+    if type(policy) is not RetryPolicy:
+        raise invalid("retry", policy, "a RetryPolicy; retries=3 is short for RetryPolicy(retries=3)", InvalidSchedule)
     return policy
 
 
 def _late(wishes: Mapping[str, Any]) -> LatePolicy:
     late = wishes.get("late", RUN_ONCE)
-    return late if isinstance(late, LatePolicy) else LatePolicy(mode=late)
+    if type(late) is LatePolicy:
+        return late
+    if isinstance(late, str):
+        mode: Any = choice("late", late, LATE_MODES, InvalidSchedule)
+        return LatePolicy(mode=mode)
+    raise invalid("late", late, f"one of {', '.join(LATE_MODES)}, or a LatePolicy", InvalidSchedule)
 
 
 def _plain(args: object) -> dict[str, Any] | None:
@@ -243,22 +296,14 @@ def _plain(args: object) -> dict[str, Any] | None:
 
 def _is_plain(value: object) -> bool:
     if type(value) is str:
-        return len(value) <= PLAIN_CHARS_MAX and value.isascii()
+        return len(value) <= PLAIN_CHARS_MAX and value.isascii() and "\0" not in value
     return type(value) is int and -INT_MAX <= value <= INT_MAX
 
 
-def _checked(args: Mapping[str, Any], meta: dict[str, str] | None) -> dict[str, Any]:
+def _checked(args: object, meta: dict[str, Any] | None) -> dict[str, Any]:
     """Return the arguments as they will come out of a store again."""
-    given: object = args  # whatever it is declared to be
-    try:
-        written = msgspec.json.encode(args)
-        size_bytes = len(written) + (len(msgspec.json.encode(meta)) if meta else 0)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidTask(f"the arguments of a task are kept as JSON: {error}") from None
+    copy = json_object("args", args)
+    size_bytes = len(msgspec.json.encode(copy)) + (len(msgspec.json.encode(meta)) if meta else 0)
     if size_bytes > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLarge("the arguments", size_bytes, PAYLOAD_BYTES_MAX)
-    if isinstance(given, Mapping):
-        read: dict[str, Any] = msgspec.json.decode(written)
-        if read.keys() == given.keys():  # otherwise a name that is no text came back as one
-            return read
-    raise InvalidTask(f"the arguments of a task are a dict of names and values, not {args!r}")
+        raise PayloadTooLarge("the arguments", size_bytes, PAYLOAD_BYTES_MAX).within("args")
+    return copy

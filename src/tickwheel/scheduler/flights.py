@@ -7,6 +7,7 @@ What is in flight is running in the store. A crash leaves it there, for whoever 
 """
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
@@ -17,9 +18,17 @@ from msgspec.structs import replace
 
 from tickwheel.clock import Clock
 from tickwheel.cluster import Holdings
-from tickwheel.errors import GiveUp, RunCancelled, TryLater, UnknownHandler, WorkersClosed, WorkersFull
+from tickwheel.errors import (
+    GiveUp,
+    InvalidResult,
+    RunCancelled,
+    TryLater,
+    UnknownHandler,
+    WorkersClosed,
+    WorkersFull,
+)
 from tickwheel.observe.events import Events, Kind
-from tickwheel.scheduler.storable import describe, storable
+from tickwheel.scheduler.storable import describe, plain, storable
 from tickwheel.stores.contract import Finish, Store
 from tickwheel.tasks import outcomes
 from tickwheel.tasks.record import Run, Status, Task
@@ -27,6 +36,8 @@ from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Outcome, Workers
 
 __all__ = ["Flights", "told_of", "told_of_failure"]
+
+log = logging.getLogger("tickwheel.scheduler")
 
 NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
 NO_ROOM_MS: Final = 1_000  # how long it waits for runs that were stopped and hold on to their places
@@ -85,6 +96,10 @@ class Flights:
     def now(self) -> int:
         """Read the wall clock, in milliseconds."""
         return self._clock.time_ns() // 1_000_000
+
+    def now_up(self) -> int:
+        """Read it rounded up: what waits from now on does not wait too short."""
+        return -(-self._clock.time_ns() // 1_000_000)
 
     # -- begin
 
@@ -202,6 +217,16 @@ class Flights:
 
     def _end(self, task: Task, outcome: Outcome) -> None:
         """Decide what becomes of a task whose run is over, or could not be begun."""
+        try:
+            self._decide(task, outcome)
+        except Exception as error:
+            # An exception of the handler's is an object of its making, and may raise whenever it is looked at.
+            log.exception("task %r: its outcome cannot be written, and counts as a failure", task.id)
+            kind = type(outcome.error or error).__name__
+            ended = outcomes.fail(task, plain(f"{kind}, which cannot be shown"), self.now_up(), self._chance.random())
+            self.settle(task, ended, told_of_failure(ended[0]))
+
+    def _decide(self, task: Task, outcome: Outcome) -> None:
         now, error = self.now(), outcome.error
         if error is None:
             self.settle(task, outcomes.succeed(task, outcome.value, now), "completed")
@@ -218,9 +243,12 @@ class Flights:
             self.settle(task, outcomes.stop(task, "cancelled while it ran", now), "cancelled")
         elif isinstance(error, GiveUp):
             self.settle(task, outcomes.give_up(task, describe(error), now), "failed")
+        elif isinstance(error, InvalidResult):
+            ended = outcomes.fail_for_good(task, describe(error), "its result cannot be stored", now)
+            self.settle(task, ended, "failed")
         else:
             asked_ms = error.wait_ms if isinstance(error, TryLater) else None
-            ended = outcomes.fail(task, describe(error), now, self._chance.random(), asked_ms)
+            ended = outcomes.fail(task, describe(error), self.now_up(), self._chance.random(), asked_ms)
             self.settle(task, ended, told_of_failure(ended[0]))
 
     def _put_back(self, task: Task, run_at: int, reason: str) -> None:

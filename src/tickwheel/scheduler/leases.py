@@ -43,7 +43,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     queue: str
     args: dict[str, Any]
-    meta: dict[str, str]
+    meta: dict[str, Any]
     attempt: int
     due: int  # milliseconds since 1970: the moment it is for
     lease_token: str
@@ -172,7 +172,7 @@ class Leases:
     async def nack(self, task_id: str, token: str, reason: str, delay_ms: int | None) -> Task:
         """Give a task back that could not be done: to be tried again by its retry policy, or after a delay."""
         leased = self._mine(task_id, token)
-        ended = outcomes.fail(leased.task, plain(reason), self._flights.now(), self._chance.random(), delay_ms)
+        ended = outcomes.fail(leased.task, plain(reason), self._flights.now_up(), self._chance.random(), delay_ms)
         return await self._settle(leased, ended, told_of_failure(ended[0]))
 
     async def _settle(self, leased: Leased, outcome: tuple[Task, Run | None], kind: Kind) -> Task:

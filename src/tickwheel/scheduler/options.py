@@ -1,10 +1,38 @@
-"""What a scheduler can be told, with bounds on everything."""
+"""What a scheduler can be told, with bounds on everything.
+
+>>> Options.of({"lease_ttl": 3_000})
+Traceback (most recent call last):
+tickwheel.errors.UnknownOption: there is no option 'lease_ttl'; did you mean 'lease_ttl_ms'?
+>>> Options.of({"threads": "8"})
+Traceback (most recent call last):
+tickwheel.errors.InvalidOption: threads must be an int from 0 to 1,000, not '8'
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
-from tickwheel.errors import InvalidSchedule
+from tickwheel.errors import InvalidOption, UnknownOption
+from tickwheel.tasks.fields import SPAN_MS_MAX, number, whole
 
 __all__ = ["Options"]
+
+BESIDE: Final = ("run", "clock", "chance", "webhooks")  # what a scheduler takes that is no number
+
+LIMITS: Final = {
+    "horizon_ms": (1_000, SPAN_MS_MAX),
+    "ahead_ms": (0, SPAN_MS_MAX),
+    "rescan_ms": (100, SPAN_MS_MAX),
+    "lease_ttl_ms": (300, SPAN_MS_MAX),
+    "in_flight_max": (1, 100_000),
+    "batch_max": (1, 1_000),
+    "retention_ms": (0, SPAN_MS_MAX),
+    "threads": (0, 1_000),
+    "processes": (0, 256),  # each is an interpreter of some 20 MB
+}
+GRACE_S_MAX: Final = SPAN_MS_MAX / 1000
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,13 +49,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 0
     grace_s: float = 30.0  # how long stop() waits for what runs
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "Options":
+        """Make options of what a caller gives, or say what is wrong with it."""
+        for name in given:
+            if name not in cls.__struct_fields__:
+                raise UnknownOption(name, [*cls.__struct_fields__, *BESIDE])
+        return cls(**given)
+
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
-        for name, least in (("horizon_ms", 1_000), ("ahead_ms", 0), ("rescan_ms", 100), ("lease_ttl_ms", 300)):
-            if getattr(self, name) < least:
-                raise InvalidSchedule(f"{name} is at least {least}, not {getattr(self, name)!r}")
-        for name, most in (("in_flight_max", 100_000), ("batch_max", 1_000), ("threads", 1_000), ("processes", 1_000)):
-            if not 0 <= getattr(self, name) <= most:
-                raise InvalidSchedule(f"{name} is from 0 to {most:,}, not {getattr(self, name)!r}")
+        for name, (least, most) in LIMITS.items():
+            force_setattr(self, name, whole(name, getattr(self, name), least, most, InvalidOption))
+        force_setattr(self, "grace_s", number("grace_s", self.grace_s, 0, GRACE_S_MAX, InvalidOption))
         if self.ahead_ms >= self.lease_ttl_ms:
-            raise InvalidSchedule("ahead_ms has to be shorter than a lease: what is claimed must be started under it")
+            expected = f"shorter than a lease ({self.lease_ttl_ms:,} ms): what is claimed must be started under it"
+            raise InvalidOption("ahead_ms", self.ahead_ms, expected)

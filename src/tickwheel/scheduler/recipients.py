@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from tickwheel.errors import InvalidTask
 from tickwheel.tasks import delivery
+from tickwheel.tasks.fields import NAME_CHARS_MAX, invalid, text
 from tickwheel.tasks.registry import Handler, Registry
 
 __all__ = ["Courier", "recipient"]
@@ -35,18 +36,21 @@ def recipient(registry: Registry, wishes: Mapping[str, Any], *, here: bool) -> H
     if "webhook" not in wishes and "queue" not in wishes:
         return _function(registry, handler, here=here)
     if handler is not None or ("webhook" in wishes and "queue" in wishes):
-        raise InvalidTask("a task goes to a handler, a webhook or a queue: say one of them")
+        given = [name for name in ("handler", "webhook", "queue") if wishes.get(name) is not None]
+        raise InvalidTask("a task goes to a handler, a webhook or a queue: say one of them").within(given[-1])
     if "queue" in wishes:
         return _queue(delivery.check_queue(wishes["queue"]))
     if here and delivery.WEBHOOK not in registry:
-        raise InvalidTask("this scheduler sends no webhooks; make it with webhooks=Webhooks(secret)")
+        raise InvalidTask("this scheduler sends no webhooks; make it with webhooks=Webhooks(secret)").within("webhook")
     return SENT
 
 
 def _function(registry: Registry, handler: str | Callable[..., Any] | None, *, here: bool) -> Handler:
     if handler is None:
-        raise InvalidTask("a task goes to a handler, a webhook or a queue: say which")
+        raise InvalidTask("a task goes to a handler, a webhook or a queue: say which").within("handler")
     if not isinstance(handler, str):
+        if not callable(handler):
+            raise invalid("handler", handler, "the name of a handler, or its function")
         return registry.find(registry.name_of(handler))
     return registry.find(delivery.check_function(handler)) if here else _elsewhere(handler)
 
@@ -54,7 +58,7 @@ def _function(registry: Registry, handler: str | Callable[..., Any] | None, *, h
 @lru_cache(maxsize=1024)  # asked for with every task that is added
 def _elsewhere(name: str) -> Handler:
     """Return what stands for a handler that only the processes know that run tasks."""
-    return Handler(name=delivery.check_function(name), function=run_elsewhere)
+    return Handler(name=delivery.check_function(text("handler", name, NAME_CHARS_MAX)), function=run_elsewhere)
 
 
 @lru_cache(maxsize=1024)

@@ -15,13 +15,16 @@ ERROR_CHARS_MAX: Final = 16_384  # of a trace: a store keeps 256 KiB for it and 
 
 
 def describe(error: BaseException) -> str:
-    """Write an error with its trace."""
-    return plain("".join(traceback.format_exception(error)))
+    """Write an error with its trace; one that cannot be written, by its kind."""
+    try:
+        return plain("".join(traceback.format_exception(error)))
+    except BaseException as failure:  # noqa: BLE001 - its own methods take part in it, and may raise anything
+        return plain(f"{type(error).__name__}, which cannot be shown: {type(failure).__name__} was raised")
 
 
 def plain(text: str) -> str:
     """Return text that every store can keep; of a long one, the end."""
-    text = text.encode(errors="replace").decode()
+    text = text.encode(errors="replace").decode().replace("\0", "\\0")
     return text if len(text) <= ERROR_CHARS_MAX else f"...{text[-ERROR_CHARS_MAX:]}"
 
 

@@ -15,15 +15,24 @@ from typing import Any, Literal, Unpack, cast
 
 from msgspec.structs import replace
 
-from tickwheel.errors import DuplicateTask, InvalidTask, TaskHasChanged, TaskIsRunning, TickwheelError, UnknownTask
+from tickwheel.errors import (
+    DuplicateTask,
+    TaskHasChanged,
+    TaskIsRunning,
+    TaskUnreadable,
+    TickwheelError,
+    UnknownTask,
+)
 from tickwheel.observe.events import Events, Kind
 from tickwheel.observe.picture import Dials
 from tickwheel.scheduler.draft import Wishes, amended, draft
 from tickwheel.scheduler.engine import Engine
 from tickwheel.scheduler.recipients import recipient
+from tickwheel.stores.bounds import check_batch, check_id, check_on_conflict, check_readable, check_reason
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Lease, OnConflict, Page, Store, Total
 from tickwheel.stores.steps import arrive
-from tickwheel.tasks.record import ENDED, Status, Task
+from tickwheel.tasks.fields import invalid, whole
+from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
 from tickwheel.tasks.registry import Handler, Registry
 
 __all__ = ["Action", "Verbs"]
@@ -41,6 +50,7 @@ KINDS: dict[Action, Kind] = {
 SWEEP_PAGE = 500  # tasks a commit
 AMEND_TRIES = 5  # against others who change the same task
 RUNS_AT_ONCE = 256  # moves that wait for one commit
+VERSION_MAX = 2**53 - 1  # counts changes, exact in every JSON
 
 
 class Verbs(ABC):
@@ -58,6 +68,9 @@ class Verbs(ABC):
 
     @abstractmethod
     def _now(self) -> int: ...
+
+    @abstractmethod
+    def _now_ns(self) -> int: ...
 
     @abstractmethod
     async def _set_clock(self) -> None: ...
@@ -128,23 +141,26 @@ class Verbs(ABC):
 
     async def add_one(self, wishes: Mapping[str, Any], *, on_conflict: OnConflict = "reject") -> Conflict:
         """Add a task, a dict of what `add` takes, and say whether it is the one that is in the store now."""
+        check_on_conflict(on_conflict)
         await self._set_clock()
-        now = self._now()
-        task = self._draft(wishes, self._new_ids(now, 1), now)
+        now_ns = self._now_ns()
+        task = self._draft(wishes, self._new_ids(now_ns // 1_000_000, 1), now_ns)
         return (await self._add_noted([task], on_conflict))[0]
 
     async def add_each(
         self, tasks: Sequence[Mapping[str, Any]], *, on_conflict: OnConflict = "reject"
     ) -> list[Conflict | TickwheelError]:
         """Add those tasks that can be added, in one commit; for each of the others, say why not."""
+        check_on_conflict(on_conflict)
+        check_batch(tasks)
         await self._set_clock()
-        now = self._now()
-        new_ids = self._new_ids(now, len(tasks))
+        now_ns = self._now_ns()
+        new_ids = self._new_ids(now_ns // 1_000_000, len(tasks))
         answers: list[Conflict | TickwheelError | None] = [None] * len(tasks)
         drafts: dict[int, Task] = {}
         for place, wishes in enumerate(tasks):
             try:
-                drafts[place] = self._draft(wishes, new_ids, now)
+                drafts[place] = self._draft(wishes, new_ids, now_ns)
             except TickwheelError as error:
                 answers[place] = error
         named = {place: task for place, task in drafts.items() if "id" in tasks[place]}
@@ -165,16 +181,16 @@ class Verbs(ABC):
         self, handler: str | Callable[..., Any] | None = None, args: Mapping[str, Any] | None = None, **wishes: Any
     ) -> Task:
         """Make a task as `add` would, with all its checks, and do not add it."""
-        now = self._now()
-        return self._draft({"handler": handler, "args": args, **wishes}, self._new_ids(now, 1), now)
+        now_ns = self._now_ns()
+        return self._draft({"handler": handler, "args": args, **wishes}, self._new_ids(now_ns // 1_000_000, 1), now_ns)
 
-    def _draft(self, wishes: Mapping[str, Any], new_ids: Iterator[str], now: int) -> Task:
+    def _draft(self, wishes: Mapping[str, Any], new_ids: Iterator[str], now_ns: int) -> Task:
         """Make a task of what a caller says."""
         if type(wishes) is not dict and not isinstance(wishes, Mapping):
-            raise InvalidTask(f"each task is a dict of what add() takes, not {wishes!r:.100}")
+            raise invalid("tasks", wishes, "dicts, each of what add() takes")
         handler = recipient(self._registry, wishes, here=self._run)
         task_id = wishes["id"] if "id" in wishes else next(new_ids)
-        return draft(handler, wishes, task_id, now, self._opened.partitions)
+        return draft(handler, wishes, task_id, now_ns, self._opened.partitions)
 
     async def _refused(self, drafts: Mapping[int, Task], on_conflict: OnConflict) -> dict[int, TickwheelError]:
         """Find out what would keep a batch from being added."""
@@ -190,6 +206,8 @@ class Verbs(ABC):
 
     async def _add_noted(self, drafts: Sequence[Task], on_conflict: OnConflict) -> list[Conflict]:
         with self.events.adding(drafts) as witnessed:
+            if witnessed is not drafts:
+                check_readable(witnessed)
             conflicts = await self._opened.add(witnessed, on_conflict)
         if self._engine is not None or self.events.heard:
             for conflict in conflicts:
@@ -214,6 +232,9 @@ class Verbs(ABC):
 
         With a version, only if the task still has it: `TaskHasChanged` otherwise.
         """
+        task_id = check_id(task_id)
+        if version is not None:
+            version = whole("version", version, 0, VERSION_MAX)
         for left in reversed(range(AMEND_TRIES)):
             try:
                 async with self._held_back(task_id):
@@ -227,24 +248,32 @@ class Verbs(ABC):
     async def _amend(
         self, task_id: str, args: Mapping[str, Any] | None, version: int | None, wishes: Mapping[str, Any]
     ) -> Task:
-        [task] = await self._opened.get([task_id])
-        if task is None:
-            raise UnknownTask(task_id)
+        task = self._readable(task_id, (await self._opened.get([task_id]))[0])
         if version is not None and task.version != version:
             raise TaskHasChanged(task_id, task.version)
-        return (await self._opened.amend([amended(task, args, wishes, self._now())]))[0]
+        return (await self._opened.amend([amended(task, args, wishes, self._now_ns())]))[0]
 
     async def delete(self, task_id: str) -> Task:
         """Delete a task and its runs, and return how it was; `TaskIsRunning` while it runs."""
-        [task] = await self.apply("delete", [task_id])
-        if task is None:
-            raise UnknownTask(task_id)
+        task_id = check_id(task_id)
+        task = self._known(task_id, (await self.apply("delete", [task_id]))[0])
         if task.status is Status.RUNNING:
             raise TaskIsRunning(task_id)
         return task
 
+    def _known(self, task_id: str, task: Task | None) -> Task:
+        if task is None:
+            raise UnknownTask(task_id)
+        return task
+
+    def _readable(self, task_id: str, task: Task | None) -> Task:
+        if isinstance(task, UnreadableTask):
+            raise TaskUnreadable(task.id, task.why)
+        return self._known(task_id, task)
+
     async def apply(self, action: Action, ids: Sequence[str], reason: str = "cancelled") -> list[Task | None]:
         """Do the same to many tasks, and return how they are then; what it cannot be done to stays as it is."""
+        reason = check_reason(reason)
         async with self._held_back(*ids):
             before = {task.id: task for task in await self._opened.get(ids) if task is not None}
             after = await self._act(action, ids, reason)

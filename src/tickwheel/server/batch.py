@@ -14,7 +14,7 @@ from tickwheel.server.problems import Problem, ProblemBody, pointing, problem_of
 from tickwheel.server.reading import body_of, decode
 from tickwheel.server.service import Asked, Service, service_of
 from tickwheel.server.shapes import TaskShape, shape_of
-from tickwheel.server.tasks import masked, pointer_for
+from tickwheel.server.tasks import masked
 from tickwheel.server.wishes import wishes_of
 from tickwheel.stores.contract import Conflict
 
@@ -89,8 +89,7 @@ def item_of(service: Service, request: Asked, added: Conflict | TickwheelError, 
     """Answer for one task."""
     if isinstance(added, Conflict):
         return BatchItem(status=201 if added.added else 200, task=masked(service, request, shape_of(added.task)))
-    pointer = pointer_for(added)
-    problem = problem_of(added, at if pointer is None else at + pointer)
+    problem = problem_of(added, at if added.field is None else f"{at}/{added.field}")
     return BatchItem(status=problem.body.status, problem=problem.body)
 
 

@@ -98,7 +98,7 @@ class AddBody(AmendBody, kw_only=True):
     id: Name | UnsetType = UNSET
     times: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | UnsetType = UNSET
     retries: Annotated[int, Meta(ge=0, le=1000)] | UnsetType = UNSET
-    meta: dict[str, str] | UnsetType = UNSET
+    meta: dict[str, Any] | UnsetType = UNSET
     at_most_once: bool | UnsetType = UNSET
     on_conflict: OnConflict = "reject"
 

@@ -35,6 +35,7 @@ STATUSES: Final[dict[type[TickwheelError], int]] = {
     errors.DuplicateTask: 409,
     errors.TaskIsRunning: 409,
     errors.TaskIsOver: 409,
+    errors.TaskUnreadable: 409,
     errors.LeaseLost: 409,
     errors.TooManyLeases: 429,
     errors.NoQueuesHere: 503,
@@ -96,6 +97,8 @@ def problem_of(error: TickwheelError, pointer: str | None = None) -> Problem:
     status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), UNPROCESSABLE)
     slug = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(error).__name__).lower()
     title = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
+    if pointer is None and error.field is not None:
+        pointer = f"/{error.field.replace('~', '~0').replace('/', '~1')}"
     faults = [] if pointer is None else [Fault(pointer, str(error))]
     headers = {"retry-after": str(RETRY_AFTER_S)} if status in (429, 503) else None
     return Problem(status, slug, title, str(error), faults=faults, headers=headers)

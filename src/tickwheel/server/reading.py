@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from litestar import Request
 
+from tickwheel.errors import hint
 from tickwheel.server.problems import Fault, Problem
 
 __all__ = ["body_of", "check_depth", "decode", "pointer_of", "query_of"]
@@ -33,7 +34,7 @@ def decode(raw: bytes | msgspec.Raw, kind: type[T], depth_max: int, at: str = ""
     except msgspec.ValidationError as error:
         pointer = at + pointer_of(str(error))
         what = PLACE.match(str(error))
-        detail = what["what"] if what else str(error)
+        detail = advised(what["what"] if what else str(error), kind)
         raise Problem(
             422,
             "invalid-body",
@@ -48,6 +49,14 @@ def decode(raw: bytes | msgspec.Raw, kind: type[T], depth_max: int, at: str = ""
     except RecursionError:
         raise too_deep(depth_max, at) from None
     return read
+
+
+def advised(detail: str, kind: type[Any]) -> str:
+    """Say with an unknown field which one was probably meant."""
+    field = FIELD.search(detail)
+    if field is None or not detail.startswith("Object contains unknown field"):
+        return detail
+    return f"unknown field {field[1]!r:.100}; {hint(field[1], sorted(getattr(kind, '__struct_fields__', ())))}"
 
 
 def check_depth(raw: bytes | msgspec.Raw, depth_max: int) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tickwheel.server.moments import moment, moment_or_none, seconds
-from tickwheel.tasks import ENDED, Cron, Every, LatePolicy, RetryPolicy, Run, Status, Task
+from tickwheel.tasks import ENDED, Cron, Every, LatePolicy, RetryPolicy, Run, Status, Task, UnreadableTask
 from tickwheel.tasks.triggers import ONCE
 
 __all__ = [
@@ -71,7 +71,7 @@ class TaskShape(msgspec.Struct, frozen=True, kw_only=True):
     queue: str | None
     args: dict[str, Any]
     tags: list[str]
-    meta: dict[str, str]
+    meta: dict[str, Any]
     trigger: TriggerShape
     status: Status
     priority: int
@@ -94,6 +94,8 @@ class TaskShape(msgspec.Struct, frozen=True, kw_only=True):
     result: Any
     error: str | None
     reason: str | None
+    reason_code: str | UnsetType = UNSET
+    raw: str | UnsetType = UNSET  # what is stored, of a task that this version cannot read
     next_runs: list[str] | UnsetType = UNSET
     where: str | UnsetType = UNSET
     why: str | UnsetType = UNSET
@@ -104,7 +106,7 @@ class MessageShape(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     args: dict[str, Any]
-    meta: dict[str, str]
+    meta: dict[str, Any]
     attempt: int
     due: str
     lease_token: str
@@ -200,6 +202,8 @@ def shape_of(
         result=task.result,
         error=task.error,
         reason=task.reason,
+        reason_code=task.reason_code if isinstance(task, UnreadableTask) else UNSET,
+        raw=task.raw if isinstance(task, UnreadableTask) else UNSET,
         next_runs=next_runs,
         where=where,
         why=why,
@@ -233,7 +237,7 @@ def _trigger(task: Task) -> TriggerShape:
 
 def next_runs(task: Task) -> list[str]:
     """List when a task is due next, as things stand."""
-    if task.status in ENDED:
+    if task.status in ENDED or isinstance(task, UnreadableTask):
         return []
     if task.trigger is ONCE:  # as most are
         return [] if task.status is Status.RUNNING else [moment(task.run_at)]

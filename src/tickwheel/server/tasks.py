@@ -7,21 +7,21 @@ from litestar import delete, get, patch, post
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tickwheel.errors import InvalidCursor, TickwheelError, UnknownHandler, UnknownTask
+from tickwheel.errors import InvalidCursor, TaskUnreadable, UnknownTask
 from tickwheel.scheduler.verbs import Action
 from tickwheel.server.answers import Answer, answer
 from tickwheel.server.bodies import AddBody, AmendBody, CancelBody, ListQuery, RunsQuery
 from tickwheel.server.idempotency import REPLAYED, Mark
 from tickwheel.server.paths import action_of, nowhere, segments_of
-from tickwheel.server.problems import Problem, problem_of
+from tickwheel.server.problems import Problem
 from tickwheel.server.reading import body_of, query_of
 from tickwheel.server.service import Asked, Service, service_of
 from tickwheel.server.shapes import Added, Runs, TaskPage, TaskShape, next_runs, shape_of, shape_of_run
 from tickwheel.server.wishes import filter_of, wishes_of
-from tickwheel.tasks import Task
+from tickwheel.tasks import Task, UnreadableTask
 from tickwheel.tasks.words import explain
 
-__all__ = ["handlers", "masked", "pointer_for", "whole"]
+__all__ = ["handlers", "masked", "whole"]
 
 ACTIONS: Final[tuple[Action, ...]] = ("run", "cancel", "pause", "resume", "retry")
 
@@ -46,11 +46,6 @@ def one(service: Service, request: Asked, task: Task) -> Answer:
     return answer(whole(service, request, task), headers={"etag": f'"{task.version}"'})
 
 
-def pointer_for(error: TickwheelError) -> str | None:
-    """Return what an error is about that was found when everything was put together."""
-    return "/handler" if isinstance(error, UnknownHandler) else None
-
-
 @post("/v1/tasks", opt={"role": "write"})
 async def add(request: Asked) -> Answer:
     """Add a task."""
@@ -62,10 +57,7 @@ async def add(request: Asked) -> Answer:
         marked = None if "id" in wishes else mark
         if marked is not None:
             marked.put_on(wishes)
-        try:
-            added = await service.scheduler.add_one(wishes, on_conflict="keep" if marked else body.on_conflict)
-        except TickwheelError as error:
-            raise problem_of(error, pointer_for(error)) from error
+        added = await service.scheduler.add_one(wishes, on_conflict="keep" if marked else body.on_conflict)
         if marked is not None and not added.added:  # by this request, before a restart or at another server
             marked.check(added.task)
             shape = Added(task=whole(service, request, added.task), deduplicated=False)
@@ -135,6 +127,8 @@ async def act(request: Asked) -> Answer:
         [task] = await service.scheduler.apply(chosen, [task_id], body.reason)
         if task is None:
             raise UnknownTask(task_id)
+        if isinstance(task, UnreadableTask):
+            raise TaskUnreadable(task_id, task.why)
         return one(service, request, task)
 
     return await service.idempotency.once(request, work)

@@ -16,8 +16,10 @@ from tickwheel.errors import (
     InvalidTask,
     PayloadTooLarge,
     UnknownOption,
+    shown,
 )
 from tickwheel.stores.contract import PAGE_MAX, Finish, OnConflict
+from tickwheel.tasks.fields import NAME_CHARS_MAX, invalid, sayable, text
 from tickwheel.tasks.record import LEGAL, Status, Task
 
 __all__ = [
@@ -28,16 +30,19 @@ __all__ = [
     "check_amended",
     "check_batch",
     "check_finishes",
+    "check_id",
     "check_limit",
     "check_moment",
     "check_new",
     "check_on_conflict",
+    "check_readable",
+    "check_reason",
     "encode",
     "sayable",
 ]
 
-NAME_CHARS_MAX: Final = 255  # of ids and handlers; fits an index entry everywhere
 PAYLOAD_BYTES_MAX: Final = 256 * 1024  # of arguments and metadata, and again of result and error
+REASON_CHARS_MAX: Final = 1_000  # of why a task is cancelled: a sentence, with room
 BATCH_MAX: Final = 10_000  # tasks; a transaction of a fifth of a second or so
 COUNT_ROWS_MAX: Final = 1_000_000  # that a caller may have counted one by one: a second or so
 MOMENT_MAX: Final = 2**53 - 1  # exact as a float, which is how some stores and readers keep it: 285,000 years
@@ -67,16 +72,17 @@ def check_moment(moment: object) -> None:
 
 def check_on_conflict(on_conflict: object) -> None:
     """Refuse a way of dealing with duplicates that there is not."""
-    if on_conflict not in WAYS:
-        raise UnknownOption(f"on_conflict={on_conflict}", [f"on_conflict={way}" for way in WAYS])
+    if not isinstance(on_conflict, str) or on_conflict not in WAYS:
+        given = on_conflict if isinstance(on_conflict, str) else shown(on_conflict)
+        raise UnknownOption(f"on_conflict={given}", [f"on_conflict={way}" for way in WAYS])
 
 
 def check_new(tasks: Sequence[Task], partitions: int) -> None:
     """Refuse tasks that cannot be added."""
     check_batch(tasks)
     for task in tasks:
-        _check_name("an id", task.id)
-        _check_name("the name of a handler", task.handler)
+        text("id", task.id, NAME_CHARS_MAX)
+        text("handler", task.handler, NAME_CHARS_MAX)
         check_moment(task.run_at)
         if not 0 <= task.partition < partitions:
             raise InvalidTask(f"task {task.id!r}: partitions are from 0 to {partitions - 1}, not {task.partition!r}")
@@ -90,7 +96,7 @@ def check_amended(tasks: Sequence[Task]) -> None:
     """Refuse changes that no task can have."""
     check_batch(tasks)
     for task in tasks:
-        _check_name("the name of a handler", task.handler)
+        text("handler", task.handler, NAME_CHARS_MAX)
         check_moment(task.run_at)
         if not -PRIORITY_MAX <= task.priority <= PRIORITY_MAX:
             raise InvalidTask(f"task {task.id!r}: priorities fit 32 bits, and {task.priority!r} does not")
@@ -105,24 +111,31 @@ def check_finishes(finishes: Sequence[Finish]) -> None:
             raise InvalidTask(f"task {finish.task.id!r}: what ran cannot be {finish.task.status} then")
 
 
-def sayable(text: str) -> bool:
-    """Tell whether text can be in a store at all: written as UTF-8, which half of a surrogate pair cannot be."""
-    if "\0" in text:
-        return False
-    try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False
+def check_id(task_id: object) -> str:
+    """Return the id of a task that may be there: any text."""
+    if not isinstance(task_id, str):
+        raise invalid("id", task_id, "text")
+    return str.__str__(task_id)
 
 
-def _check_name(what: str, name: str) -> None:
-    if not 1 <= len(name) <= NAME_CHARS_MAX:
-        raise InvalidTask(f"{what} has 1 to {NAME_CHARS_MAX} characters, and {name!r:.300} has not")
-    if not sayable(name):
-        raise InvalidTask(f"{what} is text that every store can keep, and {name!r:.300} is not")
+def check_reason(reason: object) -> str:
+    """Return why something is done to a task, as text that every store can keep."""
+    return text("reason", reason, REASON_CHARS_MAX, 0)
+
+
+def check_readable(tasks: Sequence[Task]) -> None:
+    """Refuse tasks that would not come out of a store again as they are: for those that others have changed."""
+    for task in tasks:
+        try:
+            read = _decoder.decode(encode(task))
+        except ValueError as error:  # a field of the wrong type; what could not be encoded was told already
+            raise InvalidTask(f"task {task.id!r} could not be read again: {error}") from error
+        if read != task:
+            raise InvalidTask(f"task {task.id!r} would come out of a store as another one: {read!r:.300}")
 
 
 _encoder: Final = msgspec.json.Encoder()
+_decoder: Final = msgspec.json.Decoder(Task)
 
 
 def encode(task: Task) -> bytes:

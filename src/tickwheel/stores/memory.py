@@ -25,7 +25,7 @@ from tickwheel.errors import StoreClosed, UnknownTask
 from tickwheel.stores import bounds, listing, steps
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
 from tickwheel.stores.hints import Hints
-from tickwheel.tasks.record import ENDED, Run, Status, Task
+from tickwheel.tasks.record import ENDED, Run, Status, Task, UnreadableTask
 
 __all__ = ["MemoryStore"]
 
@@ -286,6 +286,8 @@ class MemoryStore:
             task = self._tasks.get(task_id)
             if task is None or task.status is not Status.PENDING or task.run_at > until:
                 continue
+            if isinstance(task, UnreadableTask):
+                continue
             if task.partition in epochs:
                 claimed[task_id] = steps.claim(task, until)
         self._change(claimed.values(), hint=False)
@@ -322,6 +324,7 @@ class MemoryStore:
             self._tasks[task_id]
             for task_id, epoch in self._running.items()
             if epoch < epochs.get(self._tasks[task_id].partition, 0)
+            and not isinstance(self._tasks[task_id], UnreadableTask)
         ]
         return sorted(left, key=lambda task: self._serials[task.id])[:limit]
 

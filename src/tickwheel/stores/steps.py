@@ -17,9 +17,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from tickwheel.errors import DuplicateTask, InvalidTask, TaskHasChanged, TaskIsOver, TaskIsRunning
+from tickwheel.errors import DuplicateTask, InvalidTask, TaskHasChanged, TaskIsOver, TaskIsRunning, TaskUnreadable
 from tickwheel.stores.contract import Conflict, Finish, OnConflict
-from tickwheel.tasks.record import ENDED, Status, Task
+from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
 from tickwheel.tasks.triggers import Once
 
 __all__ = [
@@ -49,6 +49,8 @@ def arrive(there: Task | None, new: Task, on_conflict: OnConflict) -> Conflict:
     """
     if there is None:
         return Conflict(new, added=True)
+    if isinstance(there, UnreadableTask):
+        raise DuplicateTask(there, unreadable=True)
     if there.status not in FREE:
         if on_conflict == "keep":
             return Conflict(there, added=False)
@@ -103,6 +105,8 @@ def amend(there: Task, wanted: Task) -> Task:
 
 
 def _check_waits(task: Task) -> None:
+    if isinstance(task, UnreadableTask):
+        raise TaskUnreadable(task.id, task.why)
     if task.status is Status.RUNNING:
         raise TaskIsRunning(task.id)
     if task.status in ENDED:
@@ -118,7 +122,7 @@ def move(task: Task, run_at: int) -> Task:
 
 def cancel(task: Task, reason: str, now: int) -> Task:
     """Cancel a task that waits; ask one that runs to stop, once."""
-    if task.status in ENDED or (task.status is Status.RUNNING and task.cancel_requested):
+    if task.status in ENDED or (task.status is Status.RUNNING and task.cancel_requested) or _is_unreadable(task):
         return task
     if task.status is Status.RUNNING:
         return replace(task, cancel_requested=True, reason=reason, version=task.version + 1)
@@ -127,21 +131,21 @@ def cancel(task: Task, reason: str, now: int) -> Task:
 
 def pause(task: Task) -> Task:
     """Keep a pending task from coming due."""
-    if task.status is not Status.PENDING:
+    if task.status is not Status.PENDING or _is_unreadable(task):
         return task
     return replace(task, status=Status.PAUSED, version=task.version + 1)
 
 
 def resume(task: Task) -> Task:
     """Let a paused task come due again."""
-    if task.status is not Status.PAUSED:
+    if task.status is not Status.PAUSED or _is_unreadable(task):
         return task
     return replace(task, status=Status.PENDING, version=task.version + 1)
 
 
 def revive(task: Task, run_at: int) -> Task:
     """Begin a task that is over once more."""
-    if task.status not in ENDED:
+    if task.status not in ENDED or _is_unreadable(task):
         return task
     return replace(
         task,
@@ -160,6 +164,11 @@ def revive(task: Task, run_at: int) -> Task:
     )
 
 
+def _is_unreadable(task: Task) -> bool:
+    """Tell whether nothing can be made of a task: it stays as it is."""
+    return isinstance(task, UnreadableTask)
+
+
 def claim(task: Task, now: int) -> Task:
     """Let a pending task run."""
     return replace(
@@ -169,15 +178,18 @@ def claim(task: Task, now: int) -> Task:
 
 def may_finish(there: Task, wanted: Finish) -> bool:
     """Tell whether it is this run of the task that is finished; whether the lease holds is for the store to say."""
-    return (
-        there.status is Status.RUNNING
-        and there.attempt == wanted.task.attempt
-        and there.partition == wanted.lease.partition
+    same = (
+        there.version == wanted.task.version  # all that is known of a row that was damaged while it ran
+        if isinstance(there, UnreadableTask)
+        else there.attempt == wanted.task.attempt
     )
+    return there.status is Status.RUNNING and same and there.partition == wanted.lease.partition
 
 
 def finish(running: Task, wanted: Task, now: int) -> Task:
     """Make of a running task what its owner wants; whether it is the owner's to change was found out before."""
+    if isinstance(running, UnreadableTask):
+        running = wanted  # what its owner had read is all there is
     status, reason, finished_at = wanted.status, wanted.reason, wanted.finished_at
     if running.cancel_requested and status not in ENDED:
         status, finished_at = Status.CANCELLED, None

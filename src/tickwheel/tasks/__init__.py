@@ -3,7 +3,7 @@
 from tickwheel.tasks.context import Flag, TaskContext
 from tickwheel.tasks.delivery import Webhook
 from tickwheel.tasks.policies import LatePolicy, RetryPolicy
-from tickwheel.tasks.record import ENDED, LEGAL, Run, Status, Task
+from tickwheel.tasks.record import ENDED, LEGAL, Run, Status, Task, UnreadableTask
 from tickwheel.tasks.registry import Handler, PoolChoice, PoolName, Registry
 from tickwheel.tasks.triggers import Cron, Every, Occurrence, Once, Trigger, preview
 
@@ -26,6 +26,7 @@ __all__ = [
     "Task",
     "TaskContext",
     "Trigger",
+    "UnreadableTask",
     "Webhook",
     "preview",
 ]

@@ -11,7 +11,7 @@ What the task says as `handler` decides, and so the two last kinds of names are 
 ('emails', None)
 >>> check_webhook(Webhook(url="ftp://example.org/"))
 Traceback (most recent call last):
-tickwheel.errors.InvalidTask: a webhook goes to http://… or https://…, not to 'ftp://example.org/'
+tickwheel.errors.InvalidTask: webhook: a webhook goes to http://… or https://…, not to 'ftp://example.org/'
 """
 
 import re
@@ -19,8 +19,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import asdict
 
 from tickwheel.errors import InvalidTask
+from tickwheel.tasks.fields import invalid, json_object
 from tickwheel.tasks.policies import RetryPolicy
 
 __all__ = [
@@ -87,29 +89,37 @@ def is_taken(name: str) -> bool:
 def check_function(name: str) -> str:
     """Return the name of a function, or say that it is none."""
     if is_taken(name):
-        raise InvalidTask(f"no function is called {name!r:.120}; say webhook or queue instead")
+        raise InvalidTask(f"no function is called {name!r:.120}; say webhook or queue instead").within("handler")
     return name
 
 
 def check_queue(queue: object) -> str:
     """Return the name of a queue, or say what is wrong with it."""
     if not isinstance(queue, str) or not QUEUE_NAME.fullmatch(queue):
-        raise InvalidTask(f"a queue has a name of 1 to 100 letters, digits, '_', '.' and '-', not {queue!r:.120}")
-    return queue
+        raise invalid("queue", queue, "a name of 1 to 100 letters, digits, '_', '.' and '-'")
+    return str.__str__(queue)
 
 
 def check_webhook(webhook: object) -> Webhook:
     """Return where to send a task, or say what is wrong with it."""
     try:
-        wanted = msgspec.convert({"url": webhook} if isinstance(webhook, str) else webhook, Webhook)
+        wanted = _read_webhook(webhook)
+        _check_url(wanted.url)
+        _check_headers(wanted.headers)
+    except InvalidTask as error:
+        raise error.within("webhook") from None
+    return wanted
+
+
+def _read_webhook(webhook: object) -> Webhook:
+    """Make one of a URL, or of what has a URL and headers, each as plain text."""
+    if isinstance(webhook, str):
+        return Webhook(url=str.__str__(webhook))
+    given = asdict(webhook) if isinstance(webhook, Webhook) else webhook  # one may have been made of anything
+    try:
+        return msgspec.convert(json_object("webhook", given), Webhook)
     except msgspec.ValidationError as error:
         raise InvalidTask(f"a webhook is a URL, or has one as url, and headers: {error}") from None
-    _check_url(wanted.url)
-    if len(wanted.headers) > HEADERS_MAX:
-        raise InvalidTask(f"a webhook has at most {HEADERS_MAX} headers of its own, not {len(wanted.headers)}")
-    for name, value in wanted.headers.items():
-        _check_header(name, value)
-    return wanted
 
 
 def _check_url(url: str) -> None:
@@ -126,6 +136,13 @@ def _check_url(url: str) -> None:
         raise InvalidTask(f"a webhook needs a host to go to, and {url!r:.120} has none")
     if parts.username is not None or parts.password is not None:
         raise InvalidTask("a URL with a name or a password in it is shown and logged; say them in a header")
+
+
+def _check_headers(headers: dict[str, str]) -> None:
+    if len(headers) > HEADERS_MAX:
+        raise InvalidTask(f"a webhook has at most {HEADERS_MAX} headers of its own, not {len(headers)}")
+    for name, value in headers.items():
+        _check_header(name, value)
 
 
 def _check_header(name: str, value: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 from itertools import islice
 
-from tickwheel.tasks.record import Status, Task
+from tickwheel.tasks.record import Status, Task, UnreadableTask
 from tickwheel.tasks.triggers import Cron, Every
 
 __all__ = ["COMING", "Foreseen", "foresee", "foresee_all"]
@@ -25,7 +25,7 @@ COMING = frozenset({Status.PENDING, Status.RUNNING})
 
 def foresee(task: Task, begin: int, end: int) -> Iterator[int]:
     """Yield the moments at which a task will run, from one to another and with both."""
-    if task.status not in COMING:
+    if task.status not in COMING or isinstance(task, UnreadableTask):
         return
     left = task.times - task.runs  # below 0: for ever
     moment: int | None = task.run_at

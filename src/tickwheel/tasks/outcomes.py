@@ -4,6 +4,7 @@ Each function takes a task as it was claimed and returns it as it is to be from 
 
     succeed     the next occurrence, or completed
     fail        the next attempt, the next occurrence if there are attempts no more, or failed
+    fail_for_good   the next occurrence without another attempt, or failed
     give_up     failed, occurrences and all
     skip        it was too late to run: the next occurrence, or cancelled
     expire      nobody wants it any more: cancelled, occurrences and all
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.tasks.triggers import Cron, Every
 
-__all__ = ["expire", "fail", "give_up", "has_expired", "is_late", "orphan", "skip", "stop", "succeed"]
+__all__ = ["expire", "fail", "fail_for_good", "give_up", "has_expired", "is_late", "orphan", "skip", "stop", "succeed"]
 
 
 def succeed(task: Task, result: object, now: int) -> tuple[Task, Run]:
@@ -39,6 +40,13 @@ def fail(task: Task, error: str, now: int, chance: float, asked_ms: int | None =
     wait_ms = wait_ms if asked_ms is None else asked_ms
     reason = f"attempt {failures} of {task.retry.retries + 1} failed; the next one is in {wait_ms / 1000:g} s"
     return replace(task, status=Status.PENDING, run_at=now + wait_ms, reason=reason), run
+
+
+def fail_for_good(task: Task, error: str, reason: str, now: int) -> tuple[Task, Run]:
+    """Return a task whose occurrence failed and is not tried again; its series goes on."""
+    task = replace(task, error=error, failures=task.failures + 1)
+    run = _run(task, Status.FAILED, now)
+    return _end_occurrence(task, Status.FAILED, f"{reason}; it is not tried again", now), run
 
 
 def give_up(task: Task, error: str, now: int) -> tuple[Task, Run]:

@@ -7,15 +7,18 @@
 True
 """
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from tickwheel.errors import InvalidSchedule
+from tickwheel.tasks.fields import SPAN_MS_MAX, choice, number, whole
 
-__all__ = ["NEVER_AGAIN", "RUN_ONCE", "LateMode", "LatePolicy", "RetryPolicy"]
+__all__ = ["LATE_MODES", "NEVER_AGAIN", "RETRIES_MAX", "RUN_ONCE", "LateMode", "LatePolicy", "RetryPolicy"]
 
 LateMode = Literal["run_once", "run_all", "skip"]
+LATE_MODES: Final[tuple[str, ...]] = get_args(LateMode)
 
 RETRIES_MAX = 1000  # more than this is a periodic task
 FACTOR_MAX = 100.0
@@ -33,17 +36,29 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     age_ms: int | None = None  # an occurrence older than this is not tried again
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        if not 0 <= self.retries <= RETRIES_MAX:
-            raise InvalidSchedule(f"retries is how often to try again, from 0 to {RETRIES_MAX}, not {self.retries!r}")
-        if self.first_ms < 0 or self.cap_ms < 0:
-            raise InvalidSchedule("the waits before retries cannot be negative")
-        if not 1.0 <= self.factor <= FACTOR_MAX:
-            raise InvalidSchedule(f"each wait is from 1 to {FACTOR_MAX:.0f} times the one before, not {self.factor!r}")
-        if not 0.0 <= self.jitter <= 1.0:
-            raise InvalidSchedule(f"jitter is a share from 0 to 1, not {self.jitter!r}")
-        if self.age_ms is not None and self.age_ms < 0:
-            raise InvalidSchedule("the age at which to give up cannot be negative")
+        """Refuse what cannot work; what is as usual is seen at a glance, for a policy is read with every task."""
+        if not (
+            type(self.retries) is int
+            and 0 <= self.retries <= RETRIES_MAX
+            and type(self.first_ms) is type(self.cap_ms) is int
+            and 0 <= self.first_ms <= SPAN_MS_MAX
+            and 0 <= self.cap_ms <= SPAN_MS_MAX
+            and type(self.factor) is type(self.jitter) is float
+            and 1.0 <= self.factor <= FACTOR_MAX
+            and 0.0 <= self.jitter <= 1.0
+            and self.age_ms is None
+        ):
+            self._check()
+
+    def _check(self) -> None:
+        """Look at each field, and make it the plain number it is written as."""
+        force_setattr(self, "retries", whole("retries", self.retries, 0, RETRIES_MAX, InvalidSchedule))
+        for name in ("first_ms", "cap_ms"):
+            force_setattr(self, name, whole(name, getattr(self, name), 0, SPAN_MS_MAX, InvalidSchedule))
+        force_setattr(self, "factor", number("factor", self.factor, 1.0, FACTOR_MAX, InvalidSchedule))
+        force_setattr(self, "jitter", number("jitter", self.jitter, 0.0, 1.0, InvalidSchedule))
+        if self.age_ms is not None:
+            force_setattr(self, "age_ms", whole("age_ms", self.age_ms, 0, SPAN_MS_MAX, InvalidSchedule))
 
     def wait_ms(self, failures: int, chance: float, age_ms: int = 0) -> int | None:
         """Return how long to wait after so many failures, with a chance from 0 to 1; None if it is enough."""
@@ -71,13 +86,10 @@ class LatePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     catch_up: int = 100
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        if self.mode not in ("run_once", "run_all", "skip"):
-            raise InvalidSchedule(f"late is 'run_once', 'run_all' or 'skip', not {self.mode!r}")
-        if self.grace_ms < 0:
-            raise InvalidSchedule("a grace cannot be negative")
-        if not 1 <= self.catch_up <= CATCH_UP_MAX:
-            raise InvalidSchedule(f"catch_up is from 1 to {CATCH_UP_MAX:,} occurrences, not {self.catch_up!r}")
+        """Refuse what cannot work, and make each field the plain value it is written as."""
+        force_setattr(self, "mode", choice("mode", self.mode, LATE_MODES, InvalidSchedule))
+        force_setattr(self, "grace_ms", whole("grace_ms", self.grace_ms, 0, SPAN_MS_MAX, InvalidSchedule))
+        force_setattr(self, "catch_up", whole("catch_up", self.catch_up, 1, CATCH_UP_MAX, InvalidSchedule))
 
 
 RUN_ONCE: Final = LatePolicy()

@@ -23,7 +23,7 @@ from tickwheel.tasks.delivery import Webhook, queue_of
 from tickwheel.tasks.policies import NEVER_AGAIN, RUN_ONCE, LatePolicy, RetryPolicy
 from tickwheel.tasks.triggers import ONCE, Trigger
 
-__all__ = ["ENDED", "LEGAL", "Run", "Status", "Task"]
+__all__ = ["ENDED", "LEGAL", "Run", "Status", "Task", "UnreadableTask"]
 
 TIMEOUT_MS = 300_000  # five minutes for a run, unless told
 
@@ -65,7 +65,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     handler: str  # the name it is registered under, or a way of delivery: see delivery.py
     webhook: Webhook | None = None  # where it is sent
     args: dict[str, Any] = {}
-    meta: dict[str, str] = {}
+    meta: dict[str, Any] = {}
     tags: list[str] = []  # to find it by
     trigger: Trigger = ONCE
     retry: RetryPolicy = NEVER_AGAIN
@@ -102,6 +102,18 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     def occurrence_id(self) -> str:
         """Name the occurrence, the same in each attempt at it: what a handler may use to be idempotent."""
         return f"{self.id}@{self.occurrence_at}"
+
+
+class UnreadableTask(Task, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """A task whose stored data this version cannot read: what the store's index knows of it, and the data as they are.
+
+    Of its own fields only `id`, `handler`, `partition`, `status`, `priority`, `run_at`, `version` and `finished_at` are
+    known; the others have their defaults. It is shown and can be deleted, and is never written.
+    """
+
+    why: str
+    raw: str
+    reason_code: str = "unreadable"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -15,9 +15,11 @@ from types import ModuleType
 from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from tickwheel.errors import DuplicateHandler, InvalidTask, UnknownHandler, UnnamedHandler
 from tickwheel.tasks.delivery import is_taken
+from tickwheel.tasks.fields import NAME_CHARS_MAX, SPAN_MS_MAX, choice, flag, invalid, text, whole
 from tickwheel.tasks.policies import NEVER_AGAIN, RetryPolicy
 from tickwheel.tasks.record import TIMEOUT_MS
 
@@ -27,6 +29,8 @@ PoolName = Literal["loop", "thread", "process"]
 PoolChoice = Literal["auto", "thread", "process", "loop"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+CONCURRENCY_MAX = 1_000_000  # as many as workers take in
 
 
 class Handler(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,14 +46,16 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what could never run."""
+        force_setattr(self, "name", text("name", self.name, NAME_CHARS_MAX))
         if not callable(self.function):
-            raise InvalidTask(f"handler {self.name!r} needs a function, and {self.function!r} cannot be called")
-        if self.timeout_ms < 1:
-            raise InvalidTask(f"handler {self.name!r} needs at least a millisecond, not {self.timeout_ms!r} ms")
-        if self.concurrency is not None and self.concurrency < 1:
-            raise InvalidTask(f"handler {self.name!r} needs room for a run: concurrency is 1 or more, or None")
-        if self.pool not in get_args(PoolChoice):
-            raise InvalidTask(f"pool is 'auto', 'thread', 'process' or 'loop', not {self.pool!r}")
+            raise invalid("handler", self.function, "a function, or the name of one")
+        if type(self.retry) is not RetryPolicy:
+            raise invalid("retry", self.retry, "a RetryPolicy; retries=3 is short for RetryPolicy(retries=3)")
+        force_setattr(self, "timeout_ms", whole("timeout_ms", self.timeout_ms, 1, SPAN_MS_MAX))
+        if self.concurrency is not None:
+            force_setattr(self, "concurrency", whole("concurrency", self.concurrency, 1, CONCURRENCY_MAX))
+        force_setattr(self, "pool", choice("pool", self.pool, get_args(PoolChoice)))
+        flag("takes_task", self.takes_task)
         if self.pool != "auto" and (self.pool == "loop") != is_async(self.function):
             raise InvalidTask(
                 f"handler {self.name!r} cannot run in pool {self.pool!r}: async functions run on the loop, plain ones "
@@ -94,7 +100,7 @@ class Registry:
         self._handlers[handler.name] = handler
 
     def _name(self, function: Callable[..., Any], name: str | None) -> str:
-        name = name or self._own_name(function)
+        name = self._own_name(function) if name in (None, "") else text("name", name, NAME_CHARS_MAX)
         if is_taken(name):
             raise InvalidTask(f"no function can be called {name!r}: that is a way of delivery; give it another name")
         return name

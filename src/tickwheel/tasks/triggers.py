@@ -27,8 +27,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 from cronsim import CronSim, CronSimError
+from msgspec.structs import force_setattr
 
 from tickwheel.errors import InvalidCron, InvalidSchedule
+from tickwheel.tasks.fields import SPAN_MS_MAX, whole
 from tickwheel.tasks.wall_clock import Reading, from_ms, read
 
 __all__ = ["NICKNAMES", "ONCE", "Cron", "Every", "Occurrence", "Once", "Trigger", "in_words", "preview"]
@@ -66,8 +68,8 @@ class Every(msgspec.Struct, frozen=True, tag="every", gc=False):
 
     def __post_init__(self) -> None:
         """Refuse what would never let anything else run."""
-        if self.interval_ms < INTERVAL_MS_MIN:
-            raise InvalidSchedule(f"an interval is at least a millisecond, not {self.interval_ms!r} ms")
+        interval_ms = whole("interval_ms", self.interval_ms, INTERVAL_MS_MIN, SPAN_MS_MAX, InvalidSchedule)
+        force_setattr(self, "interval_ms", interval_ms)
 
     def next_after(self, moment: int) -> int:
         """Return the grid point after one."""
@@ -82,9 +84,11 @@ class Cron(msgspec.Struct, frozen=True, tag="cron", gc=False):
 
     def __post_init__(self) -> None:
         """Refuse what no calendar has."""
-        for given in (self.expression, self.tz):
+        for name in ("expression", "tz"):
+            given = getattr(self, name)
             if not isinstance(given, str):
-                raise InvalidCron(given, "it is not text")
+                raise InvalidCron(given, "it is not text").within("cron" if name == "expression" else name)
+            force_setattr(self, name, str.__str__(given))
         check_cron(self.expression, self.tz)
 
     def next_after(self, moment: int) -> int | None:
@@ -101,13 +105,13 @@ def check_cron(expression: str, tz: str) -> None:
     """Raise `InvalidCron` unless an expression and a time zone can be read, and there is a next time."""
     zone(tz)
     if len(expression) > EXPRESSION_MAX:
-        raise InvalidCron(f"{expression[:40]}…", f"it is longer than {EXPRESSION_MAX} characters")
+        raise InvalidCron(f"{expression[:40]}…", f"it is longer than {EXPRESSION_MAX} characters").within("cron")
     try:
         next(wall_times(expression, datetime(2024, 1, 1)))  # noqa: DTZ001 - any time on any wall
     except CronSimError as error:
-        raise InvalidCron(expression, str(error)) from None
+        raise InvalidCron(expression, str(error)).within("cron") from None
     except StopIteration:
-        raise InvalidCron(expression, "there is no such date") from None
+        raise InvalidCron(expression, "there is no such date").within("cron") from None
 
 
 @lru_cache(maxsize=1024)
@@ -116,7 +120,7 @@ def zone(tz: str) -> tzinfo:
     try:
         return ZoneInfo(tz)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InvalidCron(tz, "no time zone is called that; names are like 'Europe/Berlin'") from None
+        raise InvalidCron(tz, "no time zone is called that; names are like 'Europe/Berlin'").within("tz") from None
 
 
 # -- by the calendar

@@ -7,7 +7,7 @@
 from itertools import pairwise
 from typing import Final
 
-from tickwheel.tasks.record import ENDED, Status, Task
+from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
 
 __all__ = ["explain", "span"]
 
@@ -18,7 +18,7 @@ EXACT_S: Final = 10  # below it, tenths of a second matter
 
 def explain(task: Task, now: int, *, known: bool = True) -> str:
     """Say in words why a task is where it is; `known` is whether those who run tasks have its handler."""
-    if task.status in ENDED:
+    if isinstance(task, UnreadableTask) or task.status in ENDED:
         return task.reason or f"it is {task.status}"
     if task.status is Status.PAUSED:
         return "it is paused; resume it to let it run"

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from tickwheel.errors import InvalidResult, PayloadTooLarge, RunFailed
+from tickwheel.errors import InvalidResult, ResultTooLarge, RunFailed
+from tickwheel.tasks.fields import json_value
 from tickwheel.workers.contract import Outcome
 
 __all__ = ["RESULT_BYTES_MAX", "encode", "passable", "settle"]
@@ -21,11 +22,11 @@ def encode(handler: str, task_id: str, result: object) -> bytes:
         result.close()
         raise InvalidResult(handler, task_id, "it is a coroutine, and nobody awaits it; make the function async")
     try:
-        encoded = msgspec.json.encode(result)
-    except Exception as error:
-        raise InvalidResult(handler, task_id, str(error) or type(error).__name__) from error
+        encoded = msgspec.json.encode(json_value("result", result))
+    except Exception as error:  # also of a class of the handler's, whose words may raise in turn
+        raise InvalidResult(handler, task_id, words_of(error)) from error
     if len(encoded) > RESULT_BYTES_MAX:
-        raise PayloadTooLarge(f"the result of task {task_id!r}", len(encoded), RESULT_BYTES_MAX)
+        raise ResultTooLarge(handler, task_id, len(encoded), RESULT_BYTES_MAX)
     return encoded
 
 
@@ -40,11 +41,20 @@ def settle(handler: str, task_id: str, call: Callable[[], Any]) -> Outcome:
     return Outcome(result)
 
 
+def words_of(error: BaseException) -> str:
+    """Return what an error says; its name, if that is nothing or cannot be said."""
+    try:
+        return str(error) or type(error).__name__
+    except BaseException:  # noqa: BLE001 - a method of the handler's, which may raise anything
+        return type(error).__name__
+
+
 def passable(handler: str, task_id: str, error: BaseException) -> Exception:
     """Return what may be raised on the event loop: anything that neither ends the loop nor reads as a signal to it."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    words = words_of(error)
+    words = f"{type(error).__name__}: {words}" if words != type(error).__name__ else words
     if isinstance(error, CancelledError):
         words += ", though nobody had cancelled it"
     failed = RunFailed(handler, task_id, words)

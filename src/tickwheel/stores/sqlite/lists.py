@@ -30,8 +30,7 @@ def query(connection: apsw.Connection, wanted: Filter, after: listing.Place, lim
     plain = listing.is_plain(wanted)
     tasks: list[Task] = []
     last = after  # what comes until there is on this page, or does not fit
-    for number, (place, body) in enumerate(rows(connection, wanted, after, limit + 1 if plain else LOOKED_AT_MAX + 1)):
-        task = task_of(body)
+    for number, (place, task) in enumerate(rows(connection, wanted, after, limit + 1 if plain else LOOKED_AT_MAX + 1)):
         fitting = plain or listing.fits(task, wanted)
         if (fitting and len(tasks) == limit) or number == LOOKED_AT_MAX:
             return Page(tasks=tasks, cursor=listing.cursor_of(last, wanted.order))
@@ -48,16 +47,16 @@ def count(connection: apsw.Connection, wanted: Filter, most: int) -> Total:
         return Total(sum(known.values()) if wanted.status is None else known[wanted.status], exact=True)
     plain = listing.is_plain(wanted)
     found = 0
-    for number, (_, body) in enumerate(rows(connection, wanted, listing.place_of(None, wanted.order), most + 1)):
+    for number, (_, task) in enumerate(rows(connection, wanted, listing.place_of(None, wanted.order), most + 1)):
         if number == most:
             return Total(found, exact=False)
-        found += plain or listing.fits(task_of(body), wanted)
+        found += plain or listing.fits(task, wanted)
     return Total(found, exact=True)
 
 
 def rows(
     connection: apsw.Connection, wanted: Filter, after: listing.Place, limit: int
-) -> Iterator[tuple[listing.Place, bytes]]:
+) -> Iterator[tuple[listing.Place, Task]]:
     """Read what an index can find, in order."""
     bindings: dict[str, Any] = {
         "after": after[0],
@@ -81,8 +80,9 @@ def rows(
     elif wanted.status is not None:
         name = "list_by_status"
     statement = SQL[name if wanted.order == "due" else f"{name}_{wanted.order}"]
+    by_time = wanted.order == "due"
     for number, task_id, body in connection.execute(statement, bindings):
-        yield (number, task_id), body
+        yield (number, task_id), task_of(connection, body, task_id, None if by_time else number)
 
 
 def beyond(prefix: str) -> str | bytes:

@@ -1,16 +1,17 @@
 """Everything that is only read from the file."""
 
+import logging
 from collections.abc import Sequence
-from itertools import islice
 from typing import Final
 
 import apsw
 import msgspec
 
-from tickwheel.errors import StoreError
 from tickwheel.stores.contract import Due, Lease
+from tickwheel.stores.quarantine import unreadable
 from tickwheel.stores.sqlite.statements import SQL
-from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.fields import sayable
+from tickwheel.tasks.record import Run, Status, Task, UnreadableTask
 
 __all__ = ["NUMBERS", "Row", "counts", "due", "get", "held_of", "history", "leases", "load", "orphans", "task_of"]
 
@@ -19,16 +20,40 @@ Row = tuple[int, Task]  # with its serial
 STATUSES: Final = list(Status)  # a status is kept as its place in here
 NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
 
+log = logging.getLogger("tickwheel.stores")
+
 _decode_task = msgspec.json.Decoder(Task).decode
 _decode_run = msgspec.json.Decoder(Run).decode
 
 
-def task_of(body: bytes) -> Task:
-    """Read a task."""
+def task_of(connection: apsw.Connection, body: bytes, task_id: str, serial: int | None = None) -> Task:
+    """Read a task from its row, which is found again by its serial or id if it cannot be read; an id may be unknown."""
     try:
-        return _decode_task(body)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise StoreError(f"a task in the store cannot be read ({error}): {body!r:.200}") from error
+        return _decode(body, task_id)
+    except (ValueError, RecursionError) as error:
+        name, key = ("row_by_id", task_id) if serial is None else ("row_by_serial", serial)
+        [(body, task_id, part, status, run_at, priority, version, finished_at, handler)] = connection.execute(
+            SQL[name], (key,)
+        )
+        return unreadable(
+            body,
+            error,
+            id=task_id,
+            partition=part,
+            status=STATUSES[status],
+            run_at=run_at,
+            priority=priority,
+            version=version,
+            finished_at=finished_at,
+            handler=handler,
+        )
+
+
+def _decode(body: bytes, task_id: str) -> Task:
+    task = _decode_task(body)
+    if task_id and task.id != task_id:
+        raise ValueError(f"it has the data of task {task.id!r:.300}")
+    return task
 
 
 def held_of(connection: apsw.Connection, leases: Sequence[Lease], now: int) -> dict[int, tuple[Lease, int]]:
@@ -52,13 +77,15 @@ def get(connection: apsw.Connection, ids: Sequence[str]) -> list[Task | None]:
 def load(connection: apsw.Connection, ids: Sequence[str]) -> dict[str, Row]:
     """Read those tasks that are there."""
     rows = connection.execute(SQL["load"], (listed(ids),))
-    loaded = ((serial, task_of(body)) for serial, body in rows)
-    return {row[1].id: row for row in loaded}
+    return {task_id: (serial, task_of(connection, body, task_id, serial)) for serial, task_id, body in rows}
 
 
 def listed(values: Sequence[str] | Sequence[int]) -> str:
     """Write values as SQL takes a list of them: one statement for all is half the work of one for each."""
-    return msgspec.json.encode(values).decode()
+    try:
+        return msgspec.json.encode(values).decode()
+    except UnicodeEncodeError:  # no task is called that
+        return listed([each for each in values if isinstance(each, str) and sayable(each)])
 
 
 def counts(connection: apsw.Connection) -> dict[Status, int]:
@@ -68,7 +95,15 @@ def counts(connection: apsw.Connection) -> dict[Status, int]:
 
 def history(connection: apsw.Connection, task_id: str, limit: int) -> list[Run]:
     """Return the runs of a task, latest first."""
-    return [_decode_run(body) for (body,) in connection.execute(SQL["history"], (task_id, limit))]
+    if not sayable(task_id):
+        return []
+    runs = []
+    for (body,) in connection.execute(SQL["history"], (task_id, limit)):
+        try:
+            runs.append(_decode_run(body))
+        except ValueError as error:
+            log.warning("a run of task %r cannot be read and is left out (%s): %.200r", task_id, error, body)
+    return runs
 
 
 def leases(connection: apsw.Connection, now: int) -> list[Lease]:
@@ -93,10 +128,20 @@ def due(
     return [Due(*row) for row in connection.execute(SQL["due"], (begin, last_id, until, parts, limit))]
 
 
-def orphans(connection: apsw.Connection, leases: Sequence[Lease], now: int, limit: int) -> list[Task]:
-    """List running tasks that were claimed under an earlier lease, oldest first."""
+def orphans(
+    connection: apsw.Connection, leases: Sequence[Lease], now: int, limit: int
+) -> tuple[list[Task], list[UnreadableTask]]:
+    """List running tasks that were claimed under an earlier lease, oldest first; and what could not be read of them."""
     epochs = {part: lease.epoch for part, (lease, _) in held_of(connection, leases, now).items()}
-    running = connection.execute(SQL["running"])
-    left = list(islice(((serial,) for part, epoch, serial in running if epoch < epochs.get(part, 0)), limit))
-    running.close()
-    return [task_of(body) for (body,) in connection.executemany(SQL["body"], left)]
+    left = [serial for part, epoch, serial in connection.execute(SQL["running"]) if epoch < epochs.get(part, 0)]
+    found: list[Task] = []
+    passed: list[UnreadableTask] = []
+    for serial in left:
+        task = task_of(connection, connection.execute(SQL["body"], (serial,)).get, "", serial)
+        if isinstance(task, UnreadableTask):
+            passed.append(task)
+            continue
+        found.append(task)
+        if len(found) == limit:
+            break
+    return found, passed

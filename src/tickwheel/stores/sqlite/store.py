@@ -20,6 +20,7 @@ from tickwheel.errors import StoreClosed, StoreUnavailable
 from tickwheel.stores import bounds, listing, steps
 from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
 from tickwheel.stores.hints import Hints
+from tickwheel.stores.quarantine import Quarantine
 from tickwheel.stores.sqlite import lists, reads
 from tickwheel.stores.sqlite.connection import Database, open_database
 from tickwheel.stores.sqlite.errors import translate_error
@@ -42,6 +43,7 @@ class SqliteStore:
         self.partitions = partitions
         self._now_ms = now_ms
         self._hints = Hints()
+        self._quarantine = Quarantine()
         self._database = database
         self._writer = Writer(database, partitions, now_ms)
         self._reader = Reader(database)
@@ -204,7 +206,9 @@ class SqliteStore:
     async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Make pending tasks running."""
         bounds.check_batch(ids)
-        return await self._writes.call(lambda pen: pen.claim(leases, ids, until), len(ids))
+        claimed, passed = await self._writes.call(lambda pen: pen.claim(leases, ids, until), len(ids))
+        self._quarantine.report(passed)
+        return claimed
 
     async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
         """Put finished tasks back."""
@@ -217,7 +221,9 @@ class SqliteStore:
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
         """List running tasks that were claimed under an earlier lease."""
         bounds.check_limit(limit)
-        return await self._reads.call(lambda file: reads.orphans(file, leases, self._now_ms(), limit))
+        found, passed = await self._reads.call(lambda file: reads.orphans(file, leases, self._now_ms(), limit))
+        self._quarantine.report(passed)
+        return found
 
     async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
         """Note how far owned partitions are."""

@@ -17,7 +17,7 @@ from tickwheel.stores import bounds, steps
 from tickwheel.stores.contract import Conflict, Finish, Lease, OnConflict
 from tickwheel.stores.sqlite.reads import NUMBERS, Row, held_of, load
 from tickwheel.stores.sqlite.statements import SQL
-from tickwheel.tasks.record import ENDED, Status, Task
+from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
 
 __all__ = ["PURGE_ROWS", "Adds", "Pen"]
 
@@ -135,12 +135,21 @@ class Pen:
     def remove(self, ids: Sequence[str]) -> list[Task | None]:
         """Delete tasks that do not run."""
         there = load(self._connection, ids)
-        gone = [row for row in there.values() if row[1].status is not Status.RUNNING]
+        gone = [row for row in there.values() if not self._runs(*row)]
         self._connection.executemany(SQL["remove"], ((serial,) for serial, _ in gone))
         self._connection.executemany(SQL["purge_runs_of"], ((task.id,) for _, task in gone))
         self.counted.subtract(NUMBERS[task.status] for _, task in gone)
         self.touched.update(task.partition for _, task in gone)
+        for serial, task in gone:
+            if task.status is Status.RUNNING:  # nobody runs it any more, and it is not there to stay
+                there[task.id] = serial, replace(task, status=Status.PENDING)
         return [there[task_id][1] if task_id in there else None for task_id in ids]
+
+    def _runs(self, serial: int, task: Task) -> bool:
+        """Tell whether a task runs; one that cannot be read does only while the lease it was claimed under is held."""
+        if task.status is not Status.RUNNING or not isinstance(task, UnreadableTask):
+            return task.status is Status.RUNNING
+        return bool(self._connection.execute(SQL["is_held"], (serial, self._now)).get)
 
     def cancel(self, ids: Sequence[str], reason: str) -> list[Task | None]:
         """Cancel tasks, or ask them to stop."""
@@ -207,10 +216,13 @@ class Pen:
         held = held_of(self._connection, leases, self._now)
         self._connection.executemany(SQL["checkpoint"], ((moment, part) for part in held))
 
-    def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
-        """Make pending tasks running."""
+    def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> tuple[list[Task], list[UnreadableTask]]:
+        """Make pending tasks running; return those, and what could not be read of what was wanted."""
         held = held_of(self._connection, leases, self._now)
         there = load(self._connection, ids)
+        passed = [task for _, task in there.values() if isinstance(task, UnreadableTask)]
+        for task in passed:
+            del there[task.id]
         claimed = [
             (serial, steps.claim(task, until))
             for serial, task in map(there.__getitem__, filter(there.__contains__, dict.fromkeys(ids)))
@@ -221,7 +233,7 @@ class Pen:
             ((task.version, held[task.partition][0].epoch, bounds.encode(task), serial) for serial, task in claimed),
         )
         self._count(Status.PENDING, Status.RUNNING, len(claimed))
-        return [task for _, task in claimed]
+        return [task for _, task in claimed], passed
 
     def finish(self, finishes: Sequence[Finish], after: Sequence[Task], bodies: Sequence[bytes]) -> list[bool]:
         """Put finished tasks back; brought along is how they will be if nobody has changed them since the claim."""

@@ -1,5 +1,5 @@
 -- name: load
-SELECT serial, body FROM tasks WHERE id IN (SELECT value FROM json_each(?))
+SELECT serial, id, body FROM tasks WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: insert
 INSERT INTO tasks (id, part, status, run_at, priority, version, epoch, finished_at, handler, body)
@@ -85,6 +85,17 @@ SELECT part, epoch, serial FROM tasks WHERE status = 2 ORDER BY serial
 
 -- name: body
 SELECT body FROM tasks WHERE serial = ?
+
+-- What is known of a row whose body cannot be read.
+-- name: row_by_serial
+SELECT body, id, part, status, run_at, priority, version, finished_at, handler FROM tasks WHERE serial = ?
+
+-- name: row_by_id
+SELECT body, id, part, status, run_at, priority, version, finished_at, handler FROM tasks WHERE id = ?
+
+-- Whether a row is claimed under a lease that is held now.
+-- name: is_held
+SELECT 1 FROM tasks JOIN partitions USING (part, epoch) WHERE serial = ? AND status = 2 AND expires_at > ?
 
 -- What is pending, by time: all of it is in the index.
 -- name: list_due

@@ -1,0 +1,196 @@
+"""The checks that every field of a task, policy or option goes through, before anything is written.
+
+Each takes a field by name and the value given for it, and returns the value as the plain type that a store gives back,
+or raises an error that names both:
+
+>>> whole("priority", 2.0, -1000, 1000)
+Traceback (most recent call last):
+tickwheel.errors.InvalidTask: invalid priority 2.0: expected an int from -1,000 to 1,000
+>>> json_object("meta", {"user": 7, "roles": ("admin",)})
+{'user': 7, 'roles': ['admin']}
+>>> known({"prioritty": 5}, ("priority", "delay"))
+Traceback (most recent call last):
+tickwheel.errors.InvalidTask: unknown field 'prioritty'; did you mean 'priority'?
+
+Subclasses of str, int, float, list and dict, enums among them, become the plain type. A bool is no number.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+
+from tickwheel.errors import InvalidOption, InvalidTask, TickwheelError, hint, shown
+
+__all__ = [
+    "NAME_CHARS_MAX",
+    "SPAN_MS_MAX",
+    "choice",
+    "flag",
+    "invalid",
+    "json_object",
+    "json_value",
+    "known",
+    "number",
+    "sayable",
+    "text",
+    "whole",
+]
+
+NAME_CHARS_MAX: Final = 255  # of ids and handlers; fits an index entry in every store
+SPAN_MS_MAX: Final = 31_557_600_000_000  # 1,000 years, the longest duration there is
+DEPTH_MAX: Final = 100  # of containers within each other: readers recurse, and may be deep in a program themselves
+JSON_INT_MIN: Final = -(2**63)  # what readers of JSON take: 64 bits, with a sign or without
+JSON_INT_MAX: Final = 2**64 - 1
+
+
+def invalid(field: str, value: object, expected: str, kind: type[TickwheelError] = InvalidTask) -> TickwheelError:
+    """Make the error that says which field is wrong, what was given and what is expected."""
+    if issubclass(kind, InvalidOption):
+        return kind(field, value, expected)
+    error = kind(f"invalid {field} {shown(value)}: expected {expected}")
+    error.field = field
+    return error
+
+
+def known(given: Iterable[object], names: Collection[str]) -> None:
+    """Refuse a field that there is not."""
+    for name in given:
+        if name not in names:
+            spelled = name if isinstance(name, str) else shown(name)
+            error = InvalidTask(f"unknown field {shown(name)}; {hint(spelled, sorted(names))}")
+            error.field = spelled
+            raise error
+
+
+def whole(field: str, value: object, least: int, most: int, kind: type[TickwheelError] = InvalidTask) -> int:
+    """Return a whole number within bounds."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        plain = int.__index__(value)
+        if least <= plain <= most:
+            return plain
+    raise invalid(field, value, f"an int from {least:,} to {most:,}", kind)
+
+
+def number(field: str, value: object, least: float, most: float, kind: type[TickwheelError] = InvalidTask) -> float:
+    """Return a number within bounds; NaN is within none."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most:
+        return float(value)
+    raise invalid(field, value, f"a number from {least:,g} to {most:,g}", kind)
+
+
+def flag(field: str, value: object, kind: type[TickwheelError] = InvalidTask) -> bool:
+    """Return what is either true or false."""
+    if isinstance(value, bool):
+        return value
+    raise invalid(field, value, "True or False", kind)
+
+
+def choice(field: str, value: object, choices: Collection[str], kind: type[TickwheelError] = InvalidTask) -> str:
+    """Return one of a few words."""
+    if isinstance(value, str):
+        plain = str.__str__(value)
+        if plain in choices:
+            return plain
+        raise invalid(field, value, f"one of {', '.join(choices)}; {hint(plain, list(choices))}", kind)
+    raise invalid(field, value, f"one of {', '.join(choices)}", kind)
+
+
+def text(field: str, value: object, most: int, least: int = 1, kind: type[TickwheelError] = InvalidTask) -> str:
+    """Return text of so many characters that every store can keep."""
+    if type(value) is str and least <= len(value) <= most and sayable(value):  # as with almost every task
+        return value
+    if isinstance(value, str) and least <= str.__len__(value) <= most:
+        plain = str.__str__(value)
+        if sayable(plain):
+            return plain
+    raise invalid(field, value, f"text of {least} to {most:,} characters, without NUL and lone surrogates", kind)
+
+
+def sayable(text: str) -> bool:
+    """Tell whether text can be in a store at all: written as UTF-8, which half of a surrogate pair cannot be."""
+    if "\0" in text:
+        return False
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# -- JSON
+
+
+def json_object(field: str, value: object) -> dict[str, Any]:
+    """Return a copy of a mapping as it will come out of JSON again."""
+    if not isinstance(value, Mapping):
+        raise invalid(field, value, "a dict of names and JSON values")
+    return _json_mapping(field, value, 1)
+
+
+def json_value(field: str, value: object, depth: int = 0) -> Any:  # noqa: PLR0911 - one for each kind of value
+    """Return a copy of a value as it will come out of JSON again; what JSON has no word for is refused."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _json_text(field, value)
+    if isinstance(value, int):
+        if not JSON_INT_MIN <= int.__index__(value) <= JSON_INT_MAX:
+            raise _unfit(field, "an int of more than 64 bits")
+        return int.__index__(value)
+    if isinstance(value, float):
+        return _json_float(field, value)
+    if depth >= DEPTH_MAX:
+        raise _unfit(field, f"containers more than {DEPTH_MAX} levels deep")
+    if isinstance(value, Mapping):
+        return _json_mapping(field, value, depth + 1)
+    if isinstance(value, (list, tuple)):
+        return [json_value(field, each, depth + 1) for each in value]
+    return _json_other(field, value, depth + 1)
+
+
+def _json_mapping(field: str, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+    copy: dict[str, Any] = {}
+    try:
+        items = list(value.items())
+    except Exception as error:  # whatever a class of the caller's raises
+        raise _unfit(field, f"a {type(value).__name__} whose items() raises {type(error).__name__}") from error
+    for name, each in items:
+        if not isinstance(name, str):
+            raise _unfit(field, f"the name {shown(name)}, which is not text")
+        copy[_json_text(field, name)] = json_value(field, each, depth)
+    return copy
+
+
+def _json_float(field: str, value: float) -> float:
+    if not isfinite(value):
+        raise _unfit(field, f"{float(value)}, which is no number in JSON")
+    return float(value)
+
+
+def _json_text(field: str, value: str) -> str:
+    plain = str.__str__(value)
+    if not sayable(plain):
+        raise _unfit(field, "text with NUL or a lone surrogate")
+    return plain
+
+
+def _json_other(field: str, value: object, depth: int) -> Any:
+    """Write times, ids, dataclasses and the like as the library for JSON does: as text, or as what they consist of."""
+    try:
+        written = msgspec.to_builtins(value, builtin_types=())
+    except Exception as error:  # of its own, or of the caller's class
+        raise _unfit(field, f"a {type(value).__name__}, which cannot be kept as JSON") from error
+    if type(written) is type(value):
+        raise _unfit(field, f"a {type(value).__name__}, which cannot be kept as JSON")
+    return json_value(field, written, depth)
+
+
+def _unfit(field: str, what: str) -> TickwheelError:
+    """Make the error for what is somewhere within a field; the value itself may be a secret, or very long."""
+    error = InvalidTask(f"invalid {field}: it has {what}; expected JSON: text, finite numbers, lists and dicts")
+    error.field = field
+    return error

@@ -1,0 +1,167 @@
+"""What one run returns or raises is its own affair: it is not repeated, and keeps no other task from its end."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.scheduler.worlds import World
+from tickwheel.durations import to_ns
+from tickwheel.errors import InvalidOption, TryLater
+from tickwheel.scheduler import AsyncScheduler
+from tickwheel.tasks import Status
+
+DEEP: Any = 1
+for _ in range(500):
+    DEEP = [DEEP]
+
+UNSTORABLE = {
+    "an object": object(),
+    "NaN": float("nan"),
+    "a huge int": 10**5000,
+    "a lone surrogate": "\ud800",
+    "too deep": DEEP,
+    "too long": "x" * 300_000,
+    "a key that is no text": {1: 2},
+}
+
+
+@pytest.mark.parametrize("kind", UNSTORABLE)
+def test_a_result_that_cannot_be_stored_fails_without_a_retry(kind: str) -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("odd", retries=3)
+        async def odd() -> Any:
+            world.ran.append((world.now(), "odd"))
+            return UNSTORABLE[kind]
+
+        await scheduler.add("odd", id="odd")
+        await scheduler.add("odd", id="series", every=60, times=2)
+        await asyncio.sleep(3600)
+        task = await scheduler.get("odd")
+        assert (task.status, task.failures, task.result) == (Status.FAILED, 1, None)
+        assert task.reason == "its result cannot be stored; it is not tried again"
+        assert "cannot be stored" in (task.error or "")
+        series = await scheduler.get("series")
+        assert (series.status, series.runs) == (Status.FAILED, 2), "its next occurrence ran all the same"
+
+    world.play(story)
+    assert len(world.ran) == 3, "what it did was done once for each occurrence"
+    assert world.kinds("odd") == ["added", "started", "failed"]
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+    __repr__ = __str__
+
+
+class Unstoppable(BaseException):
+    def __str__(self) -> str:
+        raise SystemExit("no words")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("kind", [Unspeakable, Unstoppable])
+@pytest.mark.parametrize("pool", ["loop", "thread"])
+def test_an_exception_that_cannot_be_shown_fails_its_task(kind: type[BaseException], pool: str) -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        async def on_loop() -> None:
+            raise kind
+
+        def on_thread() -> None:
+            raise kind
+
+        scheduler.task("odd")(on_loop if pool == "loop" else on_thread)
+        await scheduler.add("odd", id="odd")
+        for _ in range(1000):
+            task = await scheduler.get("odd")
+            if task.status is Status.FAILED:
+                break
+            await asyncio.sleep(0.01)
+        assert task.status is Status.FAILED
+        assert kind.__name__ in (task.error or "")
+
+    world.play(story)
+
+
+def test_an_outcome_that_cannot_be_decided_counts_as_a_failure() -> None:
+    class Slippery(TryLater):
+        def __init__(self) -> None:
+            super().__init__("later", 5)
+            self.wait_ms = "soon"  # type: ignore[assignment] # an object of the caller's
+
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("odd", retries=1)
+        async def odd() -> None:
+            raise Slippery
+
+        await scheduler.add("odd", id="odd")
+        await scheduler.add("note", {"what": "after"}, delay=60)
+        await asyncio.sleep(600)
+        task = await scheduler.get("odd")
+        assert (task.status, task.failures) == (Status.FAILED, 2)
+
+    world.play(story)
+    assert [what for _, what in world.ran] == ["after"]
+
+
+@pytest.mark.parametrize("wait_ms", [1.5, True, -1, 10**400, "5s", None])
+def test_a_wait_that_is_none_is_refused_where_it_is_raised(wait_ms: Any) -> None:
+    with pytest.raises(InvalidOption, match="wait_ms must be an int"):
+        TryLater("later", wait_ms)
+
+
+# -- never early
+
+
+@pytest.mark.parametrize("delay", [0.5, "250ms", 0.0001, 86_400])
+def test_a_delay_is_counted_from_the_very_moment_and_rounded_up(delay: Any) -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        world.clock.advance(0.0004)  # two fifths of a millisecond into it
+        begun_ns = world.clock.time_ns()
+        due_ns = begun_ns + to_ns(delay)
+        added = [
+            await scheduler.add("note", {"what": "a"}, delay=delay),
+            (await scheduler.add_many([{"handler": "note", "args": {"what": "b"}, "delay": delay}]))[0],
+        ]
+        moved = await scheduler.add("note", {"what": "d"}, id="moved", delay="30d")
+        added += [await scheduler.amend(moved.id, delay=delay), await scheduler.reschedule(moved.id, delay=delay)]
+        assert world.clock.time_ns() == begun_ns
+        for task in added:
+            assert 0 <= task.run_at * 1_000_000 - due_ns < 1_000_000
+            await scheduler.cancel(task.id)
+        series = await scheduler.add("note", {"what": "c"}, every=delay)
+        assert series.run_at * 1_000_000 >= due_ns
+
+    world.play(story, run=False)
+
+
+def test_a_wait_that_a_run_asks_for_is_not_cut_short() -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        begun: list[int] = []
+
+        @scheduler.task("later", retries=1)
+        async def later() -> None:
+            begun.append(world.clock.time_ns())
+            if len(begun) == 1:
+                world.clock.advance(0.0004)
+                begun[0] = world.clock.time_ns()
+                raise TryLater("not yet", wait_ms=10)
+
+        await scheduler.add("later", id="later")
+        await asyncio.sleep(60)
+        assert begun[1] - begun[0] >= 10_000_000
+
+    world.play(story)
