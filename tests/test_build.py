@@ -91,7 +91,17 @@ def without_a_module(folder: Path) -> None:
             path.unlink()
 
 
-BREAKAGES = [without_library, with_broken_library, *([without_a_module] if compiler_at_hand() else [])]
+def with_an_empty_module(folder: Path) -> None:
+    for path in folder.glob("tickwheel/wheels/timer.*"):
+        if path.suffix != ".py":
+            path.write_bytes(b"")
+
+
+BREAKAGES = [
+    without_library,
+    with_broken_library,
+    *([without_a_module, with_an_empty_module] if compiler_at_hand() else []),
+]
 
 
 @pytest.mark.parametrize("damage", BREAKAGES)

@@ -79,7 +79,9 @@ def find_fault() -> str | None:
         return str(error)
     names = [name.removeprefix(INITIALIZER) for name in dir(library) if name.startswith(INITIALIZER)]
     parts = [name.split("___") for name in names]
-    missing = [".".join(part) for part in parts if not native_files(package.parent.joinpath(*part))]
+    # One that is empty was not written whole, as on a full disk.
+    whole = [any(file.stat().st_size for file in native_files(package.parent.joinpath(*part))) for part in parts]
+    missing = [".".join(part) for part, found in zip(parts, whole, strict=True) if not found]
     return f"{', '.join(missing)}: no native module" if missing else None
 
 

@@ -14,6 +14,7 @@ import time
 from typing import Final, Protocol
 
 from tickwheel.durations import Duration, to_ns
+from tickwheel.errors import InvalidOption
 
 __all__ = ["Clock", "SystemClock", "VirtualClock"]
 
@@ -70,7 +71,9 @@ class VirtualClock:
 
     def advance_ns(self, ns: int) -> None:
         """Let nanoseconds pass."""
-        assert ns >= 0
+        given: object = ns
+        if not isinstance(given, int) or given < 0:
+            raise InvalidOption("ns", given, "a whole number of nanoseconds, not negative: time only goes forward")
         with self._lock:
             self._monotonic_ns += ns
             self._wall_ns += ns

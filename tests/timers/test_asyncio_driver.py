@@ -3,14 +3,16 @@
 import asyncio
 import contextvars
 import sys
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import uvloop
 
 from tickwheel import AsyncTimers, SystemClock, TimerHandle, VirtualClock, aio
-from tickwheel.errors import TimersStopped
+from tickwheel.errors import InvalidOption, TimersStopped
 
 PATIENCE_SECONDS = 120
 
@@ -301,7 +303,7 @@ def test_a_standard_loop_is_timed_by_the_system_clock_and_a_virtual_one_by_its_o
         (asyncio.SelectorEventLoop(), True),
         (aio.EventLoop(), True),
         (aio.EventLoop(clock=VirtualClock()), False),
-        (uvloop.new_event_loop(), False),
+        (uvloop.new_event_loop(), True),
     ]
     for loop, standard in loops:
         assert isinstance(AsyncTimers(loop)._clock, SystemClock) == standard
@@ -324,3 +326,77 @@ def test_a_periodic_coroutine_goes_on_if_its_task_is_cancelled_before_it_begins(
             await done.wait()
 
     on_loop(main)
+
+
+@pytest.mark.parametrize("wait", ["AsyncTimers", "sleep", "timeout"])
+def test_nothing_is_early_by_the_system_clock_at_any_phase_of_a_millisecond(on_loop: Any, wait: str) -> None:
+    """A loop on libuv reads the clock once a round: what is counted from there would come early."""
+
+    async def main() -> None:
+        async with AsyncTimers() as timers:
+            for round_number in range(60):
+                event = asyncio.Event()
+                time.sleep(round_number % 17 * 1e-4)  # noqa: ASYNC251 - time that the loop does not notice
+                begin_ns = time.monotonic_ns()
+                if wait == "AsyncTimers":
+                    timers.after(0.002, event.set)
+                    await event.wait()
+                elif wait == "sleep":
+                    await aio.sleep(0.002)
+                else:
+                    with suppress(TimeoutError):
+                        async with aio.timeout(0.002):
+                            await event.wait()
+                assert time.monotonic_ns() - begin_ns >= 2_000_000
+
+    on_loop(main)
+
+
+def test_the_body_of_a_coroutine_function_does_not_begin_after_stop(on_loop: Any) -> None:
+    async def main() -> None:
+        timers, done = AsyncTimers(), asyncio.Event()
+        began: list[bool] = []
+
+        async def job() -> None:
+            began.append(timers.running)
+
+        timers.after(0.002, job)
+        timers.after(0.002, timers.stop)
+        asyncio.get_running_loop().call_later(0.05, done.set)
+        await done.wait()
+        assert began == []
+
+    on_loop(main)
+
+
+@pytest.mark.parametrize("new_loop", [*LOOPS.values(), aio.EventLoop])
+def test_a_closed_loop_refuses_timers_also_if_others_were_pending(new_loop: Any) -> None:
+    loop = new_loop()
+    timers = AsyncTimers(loop)
+    timers.after(10, print)
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    for delay in (1, 20):
+        with pytest.raises(RuntimeError, match="closed"):
+            timers.after(delay, print)
+    assert len(timers.stop()) == 1
+
+
+def test_a_coroutine_that_raises_generator_exit_is_reported(on_loop: Any) -> None:
+    async def main() -> None:
+        reported: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+        async def leave() -> None:
+            raise GeneratorExit
+
+        async with AsyncTimers(on_error=lambda _, error: reported.set_result(error)) as timers:
+            timers.after(0.001, leave)
+            assert isinstance(await reported, GeneratorExit)
+
+    on_loop(main)
+
+
+def test_what_is_no_loop_or_clock_is_refused() -> None:
+    for attempt in (lambda: AsyncTimers(5), lambda: aio.EventLoop(clock=5), lambda: aio.EventLoop(geometry=5)):  # type: ignore[arg-type]
+        with pytest.raises(InvalidOption):
+            attempt()

@@ -8,6 +8,8 @@ import math
 import subprocess
 import sys
 import threading
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -314,3 +316,22 @@ def test_a_destructor_finds_a_cancelled_call_in_order(loop: Any) -> None:
     calls: list[Any] = [loop.call_later(60, print, Argument(), Argument())]
     calls[0].cancel()
     assert seen == [(None, (), True)] * 2
+
+
+@pytest.mark.parametrize("delay", [Decimal(1), "1", 10**400, None])
+def test_a_delay_that_the_standard_loop_refuses_is_refused_with_the_same_error(delay: Any) -> None:
+    told = []
+    for kind in (asyncio.SelectorEventLoop, aio.EventLoop):
+        loop = kind()
+        with pytest.raises((TypeError, OverflowError)) as caught:
+            loop.call_later(delay, print)
+        told.append((caught.type, str(caught.value)))
+        loop.close()
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("number", [Decimal(1), Fraction(1, 2), 1, True])
+def test_a_moment_may_be_any_number(number: Any) -> None:
+    loop = aio.EventLoop()
+    assert loop.call_at(number, print).when() == float(number)
+    loop.close()

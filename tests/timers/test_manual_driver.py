@@ -1,7 +1,13 @@
 """Every verb of a set of timers, on virtual time: exact, ordered, and at once."""
 
+import asyncio
+import copy
+import gc
+import os
+import pickle
 import threading
 import time
+import warnings
 import weakref
 from contextlib import suppress
 from datetime import timedelta
@@ -12,20 +18,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tickwheel import ManualTimers, TimerHandle, VirtualClock
+from tests.wheels.schemes import HUGE, Unprintable
+from tickwheel import ManualTimers, TimerHandle, Timers, VirtualClock
+from tickwheel.aio import EventLoop
 from tickwheel.durations import to_ns
 from tickwheel.errors import (
     DelayOutOfRange,
     DuplicateKey,
+    ForeignTimer,
     InvalidDuration,
     InvalidOption,
     InvalidSchedule,
     MissingCallback,
+    NotCopyable,
     TimersStopped,
     TooManyTimers,
     UnknownOption,
 )
-from tickwheel.wheels import DEFAULT, GAME, Geometry
+from tickwheel.wheels import DEFAULT, GAME, Geometry, HierarchicalWheel
 
 MS = 10**6
 
@@ -621,3 +631,179 @@ def test_a_key_that_cannot_be_hashed_any_more_keeps_no_timer_from_running() -> N
     timers.after(1, ran.append, "again", key=key)
     timers.advance(1)
     assert ran[-1] == "again"
+
+
+class Interrupting:
+    """A key whose hash is interrupted once, as by Ctrl-C, when it is armed."""
+
+    armed = False
+
+    def __hash__(self) -> int:
+        if self.armed:
+            self.armed = False
+            raise KeyboardInterrupt
+        return 1
+
+
+@pytest.mark.parametrize("listed", ["key", "group"])
+def test_a_timer_whose_key_is_interrupted_when_it_begins_is_still_due(recorder: Recorder, listed: str) -> None:
+    name = Interrupting()
+    options: dict[str, Any] = {listed: name}
+    handle = recorder.timers.after(1, recorder.note, "first", **options)
+    recorder.timers.after(1, recorder.note, "second")
+    name.armed = True
+    with pytest.raises(KeyboardInterrupt):
+        recorder.timers.advance(1)
+    assert (handle.done, handle.cancelled, handle.count) == (False, False, 0)
+    recorder.timers.run_due()
+    recorder.timers.advance(10)
+    assert recorder.ran == [("first", 1.0), ("second", 1.0)]
+    assert handle.done
+
+
+@pytest.mark.parametrize("listed", ["key", "group"])
+def test_a_cancel_whose_key_is_interrupted_is_complete(recorder: Recorder, listed: str) -> None:
+    name = Interrupting()
+    options: dict[str, Any] = {listed: name}
+    handle = recorder.timers.after(1, recorder.note, "never", **options)
+    name.armed = True
+    with pytest.raises(KeyboardInterrupt):
+        handle.cancel()
+    assert (handle.cancelled, handle.callback, len(recorder.timers)) == (True, None, 0)
+    recorder.timers.after(1, recorder.note, "new", **options)
+    recorder.timers.advance(5)
+    assert recorder.ran == [("new", 1.0)]
+
+
+@pytest.mark.parametrize("key", [None, "key"])
+def test_a_timer_interrupted_before_its_callback_is_called_is_due_again(key: str | None) -> None:
+    class Clock(VirtualClock):
+        failing = 0
+
+        def monotonic_ns(self) -> int:
+            if self.failing:
+                self.failing -= 1
+                if self.failing == 0:
+                    raise KeyboardInterrupt
+            return super().monotonic_ns()
+
+    ran: list[Any] = []
+    for reading in range(1, 7):
+        clock = Clock()
+        timers = ManualTimers(clock)
+        once = timers.after(1, ran.append, reading, key=key)
+        often = timers.every(1, ran.append, -reading)
+        clock.advance(1)
+        clock.failing = reading
+        try:
+            timers.run_due()
+        except KeyboardInterrupt:
+            timers.run_due()
+        assert sorted(ran) == [-reading, reading]
+        assert (once.done, once.count, often.count, timers.get(key)) == (True, 1, 1, None)
+        ran.clear()
+
+
+def test_a_replacement_that_is_refused_leaves_the_timer_it_would_have_replaced() -> None:
+    timers = ManualTimers(geometry=Geometry([(1, 64), (64, 64)]))  # ticks of a nanosecond: 146 years
+    ran: list[str] = []
+    old = timers.after(10, ran.append, "old", key="k", group="g")
+    with pytest.raises(DelayOutOfRange):
+        timers.after("73000d", ran.append, "new", key="k", group="g", replace=True)
+    assert timers.get("k") is old
+    assert len(timers) == 1
+    timers.advance(10)
+    assert ran == ["old"]
+    assert timers.cancel_group("g") == 0
+
+
+def test_a_touch_that_is_refused_while_the_timer_runs_leaves_it_on_its_grid() -> None:
+    timers = ManualTimers(geometry=Geometry([(1, 64), (64, 64)]))
+    refused: list[DelayOutOfRange] = []
+
+    def touch() -> None:
+        try:
+            handle.touch("73000d")
+        except DelayOutOfRange as error:
+            refused.append(error)
+
+    handle = timers.every(1, touch)
+    timers.advance(3)
+    assert len(refused) == handle.count == 3
+    assert handle.pending
+
+
+def test_a_handle_that_is_due_is_stopped_by_its_own_timers_only(recorder: Recorder) -> None:
+    wheel = HierarchicalWheel()
+    refused: list[ForeignTimer] = []
+
+    def stop() -> None:
+        for attempt in (lambda: wheel.stop(due), lambda: wheel.stop_many([due]), lambda: wheel.restart(due, 1)):
+            with pytest.raises(ForeignTimer) as caught:
+                attempt()
+            refused.append(caught.value)
+
+    recorder.timers.after(1, stop)
+    due = recorder.timers.after(1, recorder.note, "due")
+    recorder.timers.after(1, recorder.note, "last")
+    recorder.timers.advance(1)
+    assert len(refused) == 3
+    assert recorder.ran == [("due", 1.0), ("last", 1.0)]
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+@pytest.mark.parametrize("kind", [ManualTimers, Timers, EventLoop])
+def test_timers_and_loops_refuse_to_be_copied(kind: Any, duplicate: Any) -> None:
+    timers = kind()
+    with pytest.raises(NotCopyable):
+        duplicate(timers)
+    gc.collect()  # what a copy had shared would be stopped by now
+    if kind is EventLoop:
+        assert timers.run_until_complete(asyncio.sleep(0, "runs")) == "runs"
+        timers.close()
+    else:
+        assert timers.after(3600, print).pending
+        assert len(timers.stop()) == 1
+
+
+def test_a_timer_that_cancels_itself_is_named_in_messages(caplog: pytest.LogCaptureFixture) -> None:
+    timers = ManualTimers()
+
+    def poll_orders() -> None:
+        handle.cancel()
+        raise ValueError
+
+    handle = timers.every(1, poll_orders, key="orders")
+    timers.advance(1)
+    assert "poll_orders key='orders' raised" in caplog.text
+
+
+def test_values_that_cannot_be_printed_are_refused_all_the_same(recorder: Recorder) -> None:
+    for bad in (Unprintable(), HUGE):
+        for attempt in (
+            lambda bad=bad: recorder.timers.every(1, print, times=-bad if bad is HUGE else bad),
+            lambda bad=bad: recorder.timers.every(1, print, mode=bad),
+            lambda bad=bad: setattr(recorder.timers, "speed", bad),
+        ):
+            with pytest.raises(InvalidSchedule):
+                attempt()
+
+
+def test_time_does_not_go_back() -> None:
+    clock = VirtualClock()
+    for bad in (-1, 0.5, "1s"):
+        with pytest.raises(InvalidOption):
+            clock.advance_ns(bad)  # type: ignore[arg-type]
+    assert clock.monotonic_ns() == 0
+
+
+def test_a_forked_child_begins_without_the_manual_timers_of_its_parent() -> None:
+    timers = ManualTimers()
+    timers.after(1, print, key="parent")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of just what is tried here
+        child = os.fork()
+    if child == 0:
+        os._exit(0 if (len(timers), timers.get("parent")) == (0, None) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(timers) == 1

@@ -11,7 +11,8 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -659,3 +660,93 @@ def test_a_million_far_timers_cause_no_wake_ups() -> None:
         print(switches() - before)
     """
     assert int(output_of(run(script))) <= 2
+
+
+class Waiting(Executor):
+    """An executor that runs what it was given when it is told."""
+
+    def __init__(self) -> None:
+        self.submitted: list[Callable[[], object]] = []
+        self.gate = Gate(1)
+
+    def submit(self, function: Any, /, *args: Any, **options: Any) -> Any:
+        self.submitted.append(partial(function, *args, **options))
+        self.gate.step()
+        return Future()
+
+
+def test_a_timer_that_waits_in_the_executor_is_handed_back_and_does_not_begin() -> None:
+    executor, ran = Waiting(), Gate(1)
+    timers = Timers(executor=executor)
+    handle = timers.after(0, ran.step)
+    executor.gate.wait()
+    left = timers.stop()
+    executor.submitted[0]()
+    assert [pending.handle for pending in left] == [handle]
+    assert (ran.left, handle.done) == (1, False)
+
+
+def test_a_timer_that_has_begun_in_the_executor_finishes_and_is_not_handed_back() -> None:
+    class Clock(SystemClock):
+        reader: Callable[[], object] = staticmethod(lambda: None)
+
+        def monotonic_ns(self) -> int:  # type: ignore[override]
+            self.reader()
+            return time.monotonic_ns()
+
+    def stop_when_begun() -> None:
+        if handle.done:
+            clock.reader = lambda: None
+            left.append(timers.stop())
+
+    clock, executor, ran = Clock(), Waiting(), Gate(1)
+    left: list[Any] = []
+    timers = Timers(clock=clock, executor=executor)
+    handle = timers.after(0, ran.step)
+    executor.gate.wait()
+    clock.reader = stop_when_begun  # read between the moment it is recorded as begun and its first line
+    executor.submitted[0]()
+    assert left == [[]]
+    assert ran.open.is_set()
+
+
+def test_a_periodic_timer_that_the_executor_refuses_is_reported_once() -> None:
+    refusals, accepted = Gate(4), Gate(2)
+    errors: list[BaseException] = []
+
+    class Refusing(Executor):
+        def submit(self, function: Any, /, *args: Any, **_: Any) -> Any:
+            refusals.step()
+            if refusals.left >= 0:
+                raise RuntimeError("cannot schedule new futures")
+            accepted.step()
+            function(*args)
+            return Future()
+
+    with Timers(executor=Refusing(), on_error=lambda _, error: errors.append(error)) as timers:
+        timers.every(0.001, lambda: None)
+        refusals.wait()
+        accepted.wait()
+    assert [str(error) for error in errors] == ["cannot schedule new futures"]
+
+
+def test_an_executor_left_behind_by_a_fork_is_reported() -> None:
+    script = """
+        import os, threading, warnings
+        from concurrent.futures import ThreadPoolExecutor
+        from tickwheel import Timers
+
+        warnings.simplefilter("ignore", DeprecationWarning)
+        told, errors = threading.Event(), []
+        pool = ThreadPoolExecutor(1)
+        pool.submit(int).result()
+        timers = Timers(executor=pool, on_error=lambda handle, error: (errors.append(error), told.set()))
+        child = os.fork()
+        if child == 0:
+            timers.after(0.01, print, "never")
+            assert told.wait(20), "neither run nor reported"
+            os._exit("fork" not in str(errors[0]))
+        assert os.waitpid(child, 0)[1] == 0
+        print("told")
+    """
+    assert output_of(run(script)) == "told\n"

@@ -218,6 +218,29 @@ def test_a_chain_of_a_million_timers_is_freed_without_a_million_frames(build: Bu
     assert run(script, build.name).stdout == "freed\n"
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_chain_of_wheels_is_freed_without_a_frame_for_each(build: Build, scheme: str) -> None:
+    """Each is the payload of a timer in the next, or its key."""
+    length = 50_000 if build.name == "compiled" else 20_000
+    script = f"""
+        from tickwheel import wheels
+
+        class Last:
+            def __del__(self):
+                print("freed")
+
+        wheel = Last()
+        for number in range({length}):
+            following = wheels.{scheme}(*{[8] if scheme in ("SimpleWheel", "HashedWheel", "SortedHashedWheel") else []})
+            following.start(1, wheel if number % 2 else None, key=None if number % 2 else wheel)
+            wheel = following
+        del following
+        del wheel
+        print("all")
+    """
+    assert run(script, build.name).stdout == "freed\nall\n"
+
+
 def test_what_is_freed_late_in_a_chain_is_freed_once_and_completely(build: Build) -> None:
     """Destructors along the chain start and free other timers meanwhile."""
     script = """

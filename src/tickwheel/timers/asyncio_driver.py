@@ -9,17 +9,20 @@ However many timers there are, the loop holds one: a call at the moment the whee
 """
 
 import asyncio
-from asyncio import BaseEventLoop
-from collections.abc import Awaitable
+from asyncio import AbstractEventLoop, BaseEventLoop
+from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
 from typing import Self, Unpack
+from weakref import ref
 
 from tickwheel.clock import Clock, SystemClock
-from tickwheel.errors import NoRunningLoop
+from tickwheel.errors import InvalidOption, NoRunningLoop
 from tickwheel.timers.event_loop import EventLoop
 from tickwheel.timers.handle import PendingTimer, TimerHandle
-from tickwheel.timers.timers import AbstractTimers, Options
+from tickwheel.timers.loop_timers import counts_milliseconds
+from tickwheel.timers.registry import TimerRegistry
+from tickwheel.timers.timers import AbstractTimers, Named, Options
 from tickwheel.wheels import TICK_MAX
 
 __all__ = ["AsyncTimers"]
@@ -49,10 +52,13 @@ class AsyncTimers(AbstractTimers):
                 loop = asyncio.get_running_loop()
             except RuntimeError:
                 raise NoRunningLoop("AsyncTimers") from None
+        elif not isinstance(loop, AbstractEventLoop):
+            raise InvalidOption("loop", loop, "an event loop")
         self._loop = loop
         super().__init__(clock_of(loop), **options)
         self._registry.awaited = TICK_MAX
-        self._call: asyncio.TimerHandle | None = None
+        self._call: Callable[[], asyncio.Handle | None] | None = None
+        self._dropped: ref[partial[None]] | None = None
         self._context = copy_context()  # of their maker, and not of the one whose timer happens to be the first due
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -62,7 +68,10 @@ class AsyncTimers(AbstractTimers):
         return not self._registry.stopped and not self._loop.is_closed()
 
     def stop(self) -> list[PendingTimer]:
-        """Stop for good and hand back what was pending, by due time; tasks that run go on."""
+        """Stop for good and hand back what was pending, by due time.
+
+        Tasks that run go on. A coroutine function that was called, and whose body has not begun, does not begin.
+        """
         left = self._registry.close()
         self._disarm()
         return left
@@ -80,16 +89,28 @@ class AsyncTimers(AbstractTimers):
         self._disarm()
         wait_ns = self._registry.prepare_sleep()
         if wait_ns is not None:
-            self._call = self._loop.call_later(wait_ns / 1e9, self._turn, context=self._context)
+            try:
+                self._arm(to_delay(self._loop, wait_ns))
+            except BaseException:  # the loop is closed: the next timer is told so as well
+                self._disarm()
+                raise
+
+    def _arm(self, delay: float) -> None:
+        """Have the loop call after a delay; when it is closed it drops that, and the next timer asks it again."""
+        alarm = partial(self._turn)
+        call = self._loop.call_later(delay, alarm, context=self._context)
+        self._call = weakly(call)
+        self._dropped = ref(alarm, partial(_forget_call, self._registry))
 
     def _disarm(self) -> None:
-        if self._call is not None:
-            self._call.cancel()
-        self._call = None
+        call = None if self._call is None else self._call()
+        self._call = self._dropped = None
+        if call is not None:
+            call.cancel()
         self._registry.awaited = TICK_MAX
 
     def _turn(self) -> None:
-        self._call = None
+        self._call = self._dropped = None
         self._registry.awaited = 0  # no need to be woken while awake
         try:
             self._registry.collect()
@@ -103,13 +124,13 @@ class AsyncTimers(AbstractTimers):
         if self._registry.caught_up and not self._registry.due_ring.count:
             self._wake()
         else:
-            self._call = self._loop.call_later(0, self._turn, context=self._context)
+            self._arm(0)
 
-    def _take_result(self, handle: TimerHandle, result: object) -> bool:
+    def _take_result(self, handle: TimerHandle, named: Named, result: object) -> bool:
         """Run what can be awaited as a task, with which the run ends."""
         if not isinstance(result, Awaitable):
             return False
-        task = self._loop.create_task(self._await(handle, result))
+        task = self._loop.create_task(self._await(handle, named, result))
         self._tasks.add(task)  # the loop itself keeps only a weak reference
         task.add_done_callback(partial(self._end_task, handle, result))
         return True
@@ -121,18 +142,20 @@ class AsyncTimers(AbstractTimers):
             awaitable.close()
         self._registry.end_run(handle)
 
-    async def _await(self, handle: TimerHandle, awaitable: Awaitable[object]) -> None:
+    async def _await(self, handle: TimerHandle, named: Named, awaitable: Awaitable[object]) -> None:
+        if self._registry.stopped and asyncio.iscoroutine(awaitable):
+            return  # stopped in the same round of the loop: the body has not begun
+        task = asyncio.current_task()
         try:
             await awaitable
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise  # the task itself was cancelled, as when the loop is shut down
-            self._report(handle, error)
-        except GeneratorExit:
-            raise  # the loop was closed
-        except BaseException as error:  # noqa: BLE001 - a callback must not take the others with it
-            self._report(handle, error)
+            self._report(handle, named, error)
+        except BaseException as error:  # a callback must not take the others with it
+            if isinstance(error, GeneratorExit) and asyncio.current_task(self._loop) is not task:
+                raise  # not raised by the callback, but thrown in from outside: the loop was closed
+            self._report(handle, named, error)
 
     def _contains(self, error: BaseException) -> bool:
         """Contain what an event loop contains."""
@@ -142,4 +165,21 @@ class AsyncTimers(AbstractTimers):
 def clock_of(loop: asyncio.AbstractEventLoop) -> Clock:
     """Return a clock that goes with the time of a loop: the system's, where that is what the loop reads."""
     standard = type(loop).time in (BaseEventLoop.time, EventLoop.time) and "time" not in vars(loop)
-    return SystemClock() if standard else LoopClock(loop)
+    return SystemClock() if standard or counts_milliseconds(loop) else LoopClock(loop)
+
+
+def to_delay(loop: asyncio.AbstractEventLoop, wait_ns: int) -> float:
+    """Return a wait as a loop takes it: in whole milliseconds, rounded up, if it counts those."""
+    return -(-wait_ns // 1_000_000) / 1e3 if counts_milliseconds(loop) else wait_ns / 1e9
+
+
+def weakly(call: asyncio.Handle) -> Callable[[], asyncio.Handle | None]:
+    """Return a reference that leaves a call to its loop, weak where that is possible."""
+    try:
+        return ref(call)
+    except TypeError:  # a native call, which lets go of its callback when its loop is closed
+        return lambda: call
+
+
+def _forget_call(registry: TimerRegistry, _: object) -> None:
+    registry.awaited = TICK_MAX

@@ -20,9 +20,10 @@ import sys
 from asyncio import format_helpers
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from tickwheel.clock import SystemClock, VirtualClock
+from tickwheel.errors import InvalidOption, NotCopyable
 from tickwheel.timers.loop_timers import Call, LoopWheel
 from tickwheel.wheels import BINARY, Geometry
 
@@ -43,6 +44,8 @@ class EventLoop(asyncio.SelectorEventLoop):
     _debug: bool
     _ready: Any
 
+    _closed = True  # until it is made: one that its constructor refuses is finalized too
+
     def __init__(
         self,
         selector: selectors.BaseSelector | None = None,
@@ -50,6 +53,10 @@ class EventLoop(asyncio.SelectorEventLoop):
         geometry: Geometry = BINARY,
         clock: VirtualClock | None = None,
     ) -> None:
+        if clock is not None and not callable(getattr(clock, "advance_ns", None)):
+            raise InvalidOption("clock", clock, "a VirtualClock, or None for the system's")
+        if not isinstance(geometry, Geometry):
+            raise InvalidOption("geometry", geometry, "a Geometry of tickwheel.wheels")
         self._virtual = clock is not None
         if clock is not None:
             self.time = clock.monotonic
@@ -68,6 +75,8 @@ class EventLoop(asyncio.SelectorEventLoop):
         """Call back after a delay in seconds."""
         if delay is None:
             raise TypeError("delay must not be None")
+        if type(delay) is not float:
+            delay = 0.0 + delay  # refuses what the standard loop cannot add to its time, with the same error
         call = self._timers.call_later(delay, callback, args, context)
         if self._debug:
             self._examine(call, "call_later")
@@ -79,6 +88,8 @@ class EventLoop(asyncio.SelectorEventLoop):
         """Call back at a moment of the loop's clock."""
         if when is None:
             raise TypeError("when cannot be None")
+        if type(when) is not float:
+            when = float(when) if hasattr(when, "__float__") else 0.0 + when
         call = self._timers.call_at(when, callback, args, context)
         if self._debug:
             self._examine(call, "call_at")
@@ -103,6 +114,10 @@ class EventLoop(asyncio.SelectorEventLoop):
             call.cancel()
             raise
         call._source_traceback = format_helpers.extract_stack(sys._getframe(2))
+
+    def __reduce__(self) -> NoReturn:
+        # What copy and pickle call: a copy would share the selector, and close it when it is dropped.
+        raise NotCopyable(self, "make a new EventLoop instead")
 
     # -- what the standard loop calls
 

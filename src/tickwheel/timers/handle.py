@@ -26,7 +26,7 @@ from mypy_extensions import mypyc_attr
 from tickwheel.durations import Duration, to_ns
 from tickwheel.wheels.timer import FIRED, STOPPED, Timer
 
-__all__ = ["Details", "PendingTimer", "TimerHandle", "TimerOwner"]
+__all__ = ["Details", "PendingTimer", "TimerHandle", "TimerOwner", "describe"]
 
 
 class TimerOwner:
@@ -65,7 +65,7 @@ class Details:
 class TimerHandle(Timer):
     """One timer. Only its registry changes it, under the registry's lock."""
 
-    __slots__ = ("_args", "_deadline_ns", "_delay_ns", "_details", "_done", "_owner")
+    __slots__ = ("_args", "_deadline_ns", "_delay_ns", "_details", "_done", "_entered", "_owner")
 
     def __init__(
         self, owner: TimerOwner, callback: object, args: tuple[Any, ...], delay_ns: int, details: Details | None
@@ -75,6 +75,7 @@ class TimerHandle(Timer):
         self._delay_ns = delay_ns  # the interval of a periodic timer
         self._deadline_ns = 0
         self._done = False
+        self._entered = False  # whether the callback of the run that has begun was called
         self._details = details
         self._args = args
 
@@ -153,18 +154,22 @@ class TimerHandle(Timer):
 
     def describe(self) -> str:
         """Name what it runs, for messages."""
-        callback, key = self.payload, self.key
-        try:
-            name = getattr(callback, "__qualname__", None) or repr(callback)
-            return str(name) if key is None else f"{name} key={key!r}"
-        except Exception:  # noqa: BLE001 - a message must not fail because of what it is about
-            return f"{type(callback).__name__} (its repr, or that of its key, fails)"
+        return describe(self.payload, self.key)
 
     def __repr__(self) -> str:
         if self.slot is STOPPED:
             return f"<TimerHandle {'done' if self._done else 'cancelled'}>"
         state = "pending" if self.pending else "due" if self.count == 0 else "running"
         return f"<TimerHandle {self.describe()} {state}>"
+
+
+def describe(callback: object, key: object) -> str:
+    """Name a callback, for messages: also one whose handle is over, and has let go of it."""
+    try:
+        name = getattr(callback, "__qualname__", None) or repr(callback)
+        return str(name) if key is None else f"{name} key={key!r}"
+    except Exception:  # noqa: BLE001 - a message must not fail because of what it is about
+        return f"{type(callback).__name__} (its repr, or that of its key, fails)"
 
 
 class PendingTimer(NamedTuple):

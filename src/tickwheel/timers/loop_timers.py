@@ -38,7 +38,7 @@ from tickwheel.wheels.geometry import BINARY, Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
 from tickwheel.wheels.timer import FIRED, TICK_MAX, Timer
 
-__all__ = ["Call", "LoopTimer", "LoopWheel", "SleepTimer", "loop_wheel", "to_seconds"]
+__all__ = ["Call", "LoopTimer", "LoopWheel", "SleepTimer", "counts_milliseconds", "loop_wheel", "to_seconds"]
 
 # A timer at infinity is never due; this is further than any wheel of milliseconds will turn.
 TICKS_MAX: Final = 2.0**61
@@ -50,6 +50,10 @@ WORK_MAX: Final = 10_000
 # loses when it counts seconds for years (two units in its last place) comes on top.
 RESOLUTION_SECONDS: Final = 1e-9
 ROUNDING_ERROR: Final = 2.0**-51
+
+# Event loops on libuv, which reads the clock once a round.
+LIBUV_PACKAGES: Final = ("uvloop", "winloop")
+SAME_CLOCK_SECONDS: Final = 60.0  # no round takes so long, and hardly a suspend is so short
 
 _by_when: Final = attrgetter("_when")
 
@@ -228,8 +232,9 @@ class LoopWheel:
         self.loop = ref(loop, partial(_forget, id(loop)))
         self.wheel = HierarchicalWheel(geometry)
         self.closed = False
-        if time is None and type(loop).time is BaseEventLoop.time:
-            time = SystemClock.monotonic  # which is what it calls
+        self._whole_ms = time is None and counts_milliseconds(loop)
+        if self._whole_ms or (time is None and type(loop).time is BaseEventLoop.time):
+            time = SystemClock.monotonic  # which is what it calls, or rounds
         self._time = time
         self._wake_at = wake_at  # not a bound method, which would hold the loop
         self._ticks_per_second: float = 1e9 / geometry.tick_ns
@@ -324,7 +329,12 @@ class LoopWheel:
         self._awaited_when = self._origin + due / self._ticks_per_second
         loop: Any = self.loop()
         when = self._awaited_when
-        self._held = ref(loop.call_at(when, self.run_due) if self._wake_at is None else self._wake_at(loop, when))
+        if self._wake_at is not None:
+            self._held = ref(self._wake_at(loop, when))
+        elif self._whole_ms:
+            self._held = ref(loop.call_later(math.ceil((when - self.time()) * 1e3) / 1e3, self.run_due))
+        else:
+            self._held = ref(loop.call_at(when, self.run_due))
 
     def report(self, timer: LoopTimer, what: str, error: BaseException) -> None:
         """Call the loop's exception handler."""
@@ -359,6 +369,19 @@ def _attach_wheel(loop: AbstractEventLoop) -> LoopWheel:
     wheel = own if isinstance(own, LoopWheel) else LoopWheel(loop)
     _wheels[id(loop)] = wheel
     return wheel
+
+
+def counts_milliseconds(loop: AbstractEventLoop) -> bool:
+    """Tell whether a loop reads the system's clock once a round, in milliseconds, as those on libuv do.
+
+    A deadline that is counted from such a reading would come early by what has passed since. On macOS libuv's clock
+    goes on while the machine is suspended: if it has moved away from ours, it is left as it is.
+    """
+    for kind in type(loop).__mro__:
+        if "time" in kind.__dict__:
+            ours = kind.__module__.partition(".")[0] in LIBUV_PACKAGES
+            return ours and abs(loop.time() - SystemClock.monotonic()) < SAME_CLOCK_SECONDS
+    return False
 
 
 def _forget(number: int, _: object) -> None:

@@ -119,18 +119,25 @@ class TimerRegistry(TimerOwner):
             self._enter(handle, deadline_ns)
             return
         replaced: TimerHandle | None = None
+        interrupt: BaseException | None = None
         with self.lock:
             self._check_room()
             if details is not None:
-                replaced = self._list(handle, replace)
+                replaced = self._find_replaced(handle, replace)
             self._enter(handle, deadline_ns)
+            if replaced is not None:  # last, when nothing can refuse the new one any more
+                interrupt = self._withdraw(replaced)
         if replaced is not None:
             replaced.release()
+        if interrupt is not None:
+            raise interrupt
 
     def _enter(self, handle: TimerHandle, deadline_ns: int) -> None:
         try:
             self._place(handle, deadline_ns)
-        except BaseException:  # the driver could not be woken
+            if handle._details is not None:
+                self._list(handle)
+        except BaseException:  # it cannot wait that long, the driver could not be woken, or its key failed
             self._withdraw(handle)
             raise
 
@@ -160,23 +167,29 @@ class TimerRegistry(TimerOwner):
         if driver is not None:
             driver._wake()
 
-    def _list(self, handle: TimerHandle, replace: bool) -> TimerHandle | None:  # noqa: FBT001 - as above
-        """Enter a handle by key and group; return the one it replaced, to be released outside of the lock."""
-        key, group = handle.key, handle.group
+    def _find_replaced(self, handle: TimerHandle, replace: bool) -> TimerHandle | None:  # noqa: FBT001 - as above
+        """Return the handle whose key a new one takes over; None if its key is free."""
+        key = handle.key
         replaced = None if key is None else self.find_key(key)
         if replaced is not None and not replace:
             raise DuplicateKey(key)
-        if group is not None:
-            self.by_group.setdefault(group, {})[handle] = None
-        if replaced is not None:
-            self._withdraw(replaced)
-        if key is not None:
-            self.by_key[key] = handle
         return replaced
 
-    def _unlist(self, handle: TimerHandle) -> None:
+    def _list(self, handle: TimerHandle) -> None:
+        """Enter a handle by key and group."""
+        key, group = handle.key, handle.group
+        if group is not None:
+            self.by_group.setdefault(group, {})[handle] = None
+        if key is not None:
+            self.by_key[key] = handle
+
+    def _unlist(self, handle: TimerHandle) -> BaseException | None:
+        """Remove a handle by key and group; return what interrupted that, to be raised when all is in order.
+
+        A key that cannot be hashed any more keeps no timer from running or ending: its handle stays listed.
+        """
         if handle._details is None:
-            return
+            return None
         key, group = handle.key, handle.group
         try:
             if key is not None and self.by_key.get(key) is handle:
@@ -186,8 +199,11 @@ class TimerRegistry(TimerOwner):
                 members.pop(handle, None)
                 if not members:
                     del self.by_group[group]
-        except Exception:  # noqa: BLE001 - a key that cannot be hashed any more keeps no timer from running or ending
-            return
+        except Exception:  # noqa: BLE001 - as said
+            return None
+        except BaseException as interrupt:  # noqa: BLE001 - returned
+            return interrupt
+        return None
 
     # -- stopping and moving
 
@@ -205,6 +221,7 @@ class TimerRegistry(TimerOwner):
 
     def cancel(self, handle_or_key: object) -> bool:
         """Keep a timer from running again; False if there is none, or it is over."""
+        interrupt: BaseException | None = None
         if UNINTERRUPTED and isinstance(handle_or_key, TimerHandle) and handle_or_key._details is None:
             handle = self.find(handle_or_key)
             if handle is None:
@@ -215,31 +232,36 @@ class TimerRegistry(TimerOwner):
                 handle = self.find(handle_or_key)
                 if handle is None:
                     return False
-                self._withdraw(handle)
+                interrupt = self._withdraw(handle)
         # Outside of the lock: what is dropped may run any code.
         handle.release()
+        if interrupt is not None:
+            raise interrupt
         return True
 
     def cancel_group(self, group: Hashable) -> int:
         """Cancel every timer of a group and return how many."""
         with self.lock:
             members = [handle for handle in self.by_group.get(group, ()) if handle.slot is not STOPPED]
-            for handle in members:
-                self._withdraw(handle)
+            interrupts = [self._withdraw(handle) for handle in members]
         for handle in members:
             handle.release()
+        for interrupt in interrupts:
+            if interrupt is not None:
+                raise interrupt
         return len(members)
 
-    def _withdraw(self, handle: TimerHandle) -> None:
-        """Take a handle out of where it is; it is over, and still to be released."""
-        self._unlist(handle)
+    def _withdraw(self, handle: TimerHandle) -> BaseException | None:
+        """Take a handle out of where it is; it is over, and still to be released. Return what `_unlist` does."""
+        interrupt = self._unlist(handle)
         slot = handle.slot
         if slot.owner != NOWHERE:
             self.wheel.withdraw(handle)
-            return
+            return interrupt
         if slot is self.due_ring or slot is self.running_ring:
             slot.unlink(handle)
         handle.lie_in(STOPPED)
+        return interrupt
 
     def touch(self, handle_or_key: object, delay_ns: int | None) -> bool:
         """Restart the wait of a timer; False if there is none, or it is over."""
@@ -254,11 +276,11 @@ class TimerRegistry(TimerOwner):
             return False
         deadline_ns = now_ns + (handle._delay_ns if delay_ns is None else delay_ns)
         details = handle._details
+        self._due_tick(deadline_ns)  # refuses what the wheel cannot hold, before anything changes
         if details is not None and handle.slot is self.running_ring:
             handle._deadline_ns = deadline_ns
             details.touched = True
             return True
-        self._due_tick(deadline_ns)  # refuses what the wheel cannot hold, before anything changes
         if handle.slot is self.due_ring:
             self.due_ring.unlink(handle)
             handle.lie_in(FIRED)
@@ -290,17 +312,15 @@ class TimerRegistry(TimerOwner):
 
         Fewer, even none, do not mean that there are no more: `caught_up` does.
         """
-        due: list[TimerHandle] = []
         with self.lock:
             if self.stopped:
                 self.caught_up = True
-                return due
+                return []
             tick = self.time.now_ns() // self._tick_ns
             target = max(tick, self.wheel._now)
-            for timer in self.wheel.advance(target, BATCH_MAX):
-                assert isinstance(timer, TimerHandle)
-                self.due_ring.append(timer)
-                due.append(timer)
+            due: list[Any] = self.wheel.advance(target, BATCH_MAX)
+            for handle in due:
+                self.due_ring.append(handle)  # needs no memory: what the wheel handed out is not lost
             self.caught_up = len(due) < BATCH_MAX and self.wheel._now >= target
         return due
 
@@ -332,29 +352,54 @@ class TimerRegistry(TimerOwner):
         try:
             continues = call(handle, callback, args)
         finally:
-            if not continues:
+            if not handle._entered:
+                self._put_back(handle)
+            elif not continues:
                 self.end_run(handle)
 
     def _begin(self, handle: TimerHandle, now_ns: int) -> tuple[Callback, tuple[Any, ...]]:
         """Take a handle from the due ring, and return what to call: a cancel on another thread drops both."""
         callback: Any = handle.payload
         args = handle._args
-        self.due_ring.unlink(handle)
         details = handle._details
+        last = details is None or details.count + 1 == details.times
+        if last:
+            interrupt = self._unlist(handle)
+            if interrupt is not None:
+                raise interrupt  # nothing has changed: it is still due
+        handle._entered = False
+        self.due_ring.unlink(handle)
         if details is not None:
             details.count += 1
-            if details.count != details.times:
-                if not details.fixed_delay:
-                    passed = (now_ns - handle._deadline_ns) // handle._delay_ns
-                    if passed > 0:
-                        details.missed += passed
-                        handle._deadline_ns += passed * handle._delay_ns
-                self.running_ring.append(handle)
-                return callback, args
-            self._unlist(handle)
-        handle._done = True
-        handle.lie_in(STOPPED)
+        if last:
+            handle._done = True
+            handle.lie_in(STOPPED)
+            return callback, args
+        if details is not None and not details.fixed_delay:
+            passed = (now_ns - handle._deadline_ns) // handle._delay_ns
+            if passed > 0:
+                details.missed += passed
+                handle._deadline_ns += passed * handle._delay_ns
+        self.running_ring.append(handle)
         return callback, args
+
+    def _put_back(self, handle: TimerHandle) -> None:
+        """Let a handle be due again whose callback an interrupt kept from being called."""
+        with self.lock:
+            if self.stopped or (not handle._done and handle.slot is not self.running_ring):
+                return  # stopped or cancelled meanwhile
+            details = handle._details
+            if details is not None:
+                details.count -= 1
+                if handle._done and self._find_taken(handle.key) is None:
+                    self._list(handle)
+            if handle.slot is self.running_ring:
+                self.running_ring.unlink(handle)
+            handle._done = False
+            self.due_ring.link(handle, self.due_ring, self.due_ring.next)  # the first, as it was
+
+    def _find_taken(self, key: Hashable) -> TimerHandle | None:
+        return None if key is None else self.find_key(key)
 
     def end_run(self, handle: TimerHandle) -> None:
         """Let a periodic timer wait again; let go of what a finished one held."""

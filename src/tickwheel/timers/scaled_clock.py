@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tickwheel.clock import Clock
-from tickwheel.errors import InvalidSchedule
+from tickwheel.errors import InvalidSchedule, shown
 
 __all__ = ["ScaledClock"]
 
@@ -56,7 +56,7 @@ class ScaledClock:
         """Let it go faster or slower from now on."""
         if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not SPEED_MIN <= speed <= SPEED_MAX:
             raise InvalidSchedule(
-                f"a speed is from {SPEED_MIN} to {SPEED_MAX:.0f}, not {speed!r}; to stop time, pause()"
+                f"a speed is from {SPEED_MIN} to {SPEED_MAX:.0f}, not {shown(speed)}; to stop time, pause()"
             )
         own_ns = self.now_ns()
         self.speed = float(speed)

@@ -15,6 +15,7 @@ import atexit
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from functools import partial
 from typing import Final, Self, Unpack
@@ -55,6 +56,8 @@ class Timers(AbstractTimers):
         self._thread: threading.Thread | None = None
         self._registry.awaited = TICK_MAX  # as if it slept: the first timer starts the thread
         self._submitted: set[TimerHandle] = set()  # what waits in the executor, each only once
+        self._refused: set[TimerHandle] = set()  # what the executor did not take the last time: told once
+        self._forked = False
         _instances.add(self)
 
     def start(self) -> Self:
@@ -77,8 +80,9 @@ class Timers(AbstractTimers):
     def stop(self) -> list[PendingTimer]:
         """Stop for good and hand back what was pending, by due time.
 
-        No callback begins after this was called, on the thread or in the executor. A callback that runs on the thread
-        is waited for; one that runs in the executor is the executor's to wait for.
+        Every timer that has not begun is handed back, also one that waits in the executor, and does not begin any more.
+        One that has begun is not handed back and finishes: on the thread before this returns, in the executor perhaps
+        after, for the executor to wait for.
         """
         left = self._registry.close()
         self._end_thread()
@@ -152,9 +156,14 @@ class Timers(AbstractTimers):
             return  # touched while it waited there: it runs when its turn comes, if it is due then
         self._submitted.add(handle)
         try:
+            if self._forked:
+                check_threads(executor)
             executor.submit(self._run_submitted, handle).add_done_callback(partial(self._settle, handle))
-        except BaseException as error:  # noqa: BLE001 - it was shut down, or cannot start a thread
-            self._fail(handle, error)
+            self._refused.clear()
+        except BaseException as error:  # noqa: BLE001 - it was shut down, cannot start a thread, or was left behind
+            self._fail(handle, error, tell=handle not in self._refused)
+            if not handle.done:
+                self._refused.add(handle)
 
     def _run_submitted(self, handle: TimerHandle) -> None:
         self._submitted.discard(handle)  # first: what becomes due from now on is submitted again
@@ -166,11 +175,13 @@ class Timers(AbstractTimers):
         if error is not None:
             self._fail(handle, error)
 
-    def _fail(self, handle: TimerHandle, error: BaseException) -> None:
+    def _fail(self, handle: TimerHandle, error: BaseException, *, tell: bool = True) -> None:
         """Report a run that could not be made, in place of it."""
 
-        def report(handle: TimerHandle, *_: object) -> bool:
-            self._report(handle, error)
+        def report(handle: TimerHandle, callback: Callable[..., object], _: object) -> bool:
+            handle._entered = True
+            if tell:
+                self._report(handle, (callback, handle.key), error)
             return False
 
         self._submitted.discard(handle)
@@ -179,13 +190,21 @@ class Timers(AbstractTimers):
     # -- a forked child has the timers but not the thread
 
     def _after_fork(self) -> None:
-        """Begin anew in a forked child: the parent's timers are the parent's to run."""
+        """Begin anew in a forked child, with a new thread when one is needed."""
         super()._after_fork()
-        self._registry.forget_all()
+        self._forked = True
         self._submitted.clear()
+        self._refused.clear()
         self._registry.awaited = TICK_MAX
         self._condition = threading.Condition(self._registry.lock)
         self._thread = None
+
+
+def check_threads(executor: Executor) -> None:
+    """Refuse an executor whose threads are another process's: it would wait for them for ever."""
+    threads: Iterable[threading.Thread] = getattr(executor, "_threads", ())
+    if any(not thread.is_alive() for thread in threads):
+        raise InvalidExecutor(executor, "its threads did not survive the fork; in a child, make Timers with a new one")
 
 
 _instances: "WeakSet[Timers]" = WeakSet()

@@ -13,21 +13,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from inspect import iscoroutine
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypedDict, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVarTuple, Unpack
 from weakref import WeakSet, ref
 
 from tickwheel.clock import Clock
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import CoroutineNotAwaited, InvalidOption, InvalidSchedule, UnknownOption
-from tickwheel.timers.handle import Details, PendingTimer, TimerHandle
+from tickwheel.errors import CoroutineNotAwaited, InvalidOption, InvalidSchedule, NotCopyable, UnknownOption, shown
+from tickwheel.timers.handle import Details, PendingTimer, TimerHandle, describe
 from tickwheel.timers.registry import TimerRegistry
 from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.timers.timers_core import TimersCore
 from tickwheel.wheels import BINARY, Geometry, Stats
 
-__all__ = ["AbstractTimers", "Options"]
+__all__ = ["AbstractTimers", "Named", "Options"]
 
 Ts = TypeVarTuple("Ts")
+
+# The callback of a run and the key of its timer, for messages.
+Named = tuple[Callable[..., object] | None, Hashable]
 
 SLOW_SECONDS: Final = 0.1  # how long a callback may hold up the others before a warning names it
 
@@ -103,9 +106,9 @@ class AbstractTimers(TimersCore, ABC):
         if interval_ns == 0:
             raise InvalidSchedule(f"an interval of {interval!r} would never let anything else run; give it some length")
         if not is_count(times):
-            raise InvalidSchedule(f"times is how often to run, at least 1, or -1 for ever, not {times!r}")
+            raise InvalidSchedule(f"times is how often to run, at least 1, or -1 for ever, not {shown(times)}")
         if mode not in ("rate", "delay"):
-            raise InvalidSchedule(f"mode is 'rate' or 'delay', not {mode!r}")
+            raise InvalidSchedule(f"mode is 'rate' or 'delay', not {shown(mode)}")
         phase_ns = None if phase is None else to_ns(phase)
         jitter_ns = to_ns(jitter)
         job, job_args = (self._default_job(args), (key,)) if callback is None else (callback, args)
@@ -195,40 +198,42 @@ class AbstractTimers(TimersCore, ABC):
 
     def _call_back(self, handle: TimerHandle, callback: Callable[..., object], args: tuple[Any, ...]) -> bool:
         """Call back for a handle that has begun, report what it raises, and tell whether its run continues."""
+        named = callback, handle.key  # a timer that cancels itself lets go of both
         began_ns = self._clock.monotonic_ns()
         try:
+            handle._entered = True  # nothing can interrupt between this and the call
             result = callback(*args)
-            return result is not None and self._take_result(handle, result)
+            return result is not None and self._take_result(handle, named, result)
         except BaseException as error:  # noqa: BLE001 - a callback must not take the others with it
-            self._report(handle, error)
+            self._report(handle, named, error)
             return False
         finally:
             took_ns = self._clock.monotonic_ns() - began_ns
             if took_ns > self._slow_ns:
                 log.warning(
                     "timer callback %s took %d ms and delayed all other timers; pass executor= for slow callbacks",
-                    handle.describe(),
+                    describe(*named),
                     took_ns // 1_000_000,
                 )
 
-    def _take_result(self, handle: TimerHandle, result: object) -> bool:
+    def _take_result(self, handle: TimerHandle, named: Named, result: object) -> bool:  # noqa: ARG002 - one driver uses it
         """Look at what a callback returned, and tell whether its run continues; a coroutine would never run here."""
         if iscoroutine(result):
             result.close()
-            raise CoroutineNotAwaited(handle.describe())
+            raise CoroutineNotAwaited(describe(*named))
         return False
 
-    def _report(self, handle: TimerHandle, error: BaseException) -> None:
+    def _report(self, handle: TimerHandle, named: Named, error: BaseException) -> None:
         """Log what a callback raised, or hand it to `on_error`; raise again what is meant for the caller."""
         if not self._contains(error):
             raise error
         if self._on_error is None:
-            log.error("timer callback %s raised", handle.describe(), exc_info=error)
+            log.error("timer callback %s raised", describe(*named), exc_info=error)
             return
         try:
             self._on_error(handle, error)
         except BaseException as another:
-            log.exception("on_error raised for timer callback %s", handle.describe())
+            log.exception("on_error raised for timer callback %s", describe(*named))
             if not self._contains(another):
                 raise
 
@@ -241,8 +246,13 @@ class AbstractTimers(TimersCore, ABC):
         return self._registry.close()
 
     def _after_fork(self) -> None:
-        """Make the timers usable in a forked child: a thread of the parent may have held their lock."""
+        """Begin anew in a forked child: the parent's timers are the parent's to run, and a thread may hold the lock."""
         self._registry.renew_lock()
+        self._registry.forget_all()
+
+    def __reduce__(self) -> NoReturn:
+        # What copy and pickle call: a copy would share the wheel, and stop it when it is dropped.
+        raise NotCopyable(self, f"make new {type(self).__name__} instead")
 
     def __del__(self) -> None:
         # What is pending holds the registry, out of the garbage collector's sight.

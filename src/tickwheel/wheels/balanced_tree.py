@@ -32,11 +32,24 @@ class BalancedTree(Scheme):
         self._root: Node | None = None
 
     def _place(self, timer: Timer) -> None:
-        node = find(self._root, timer.due)
-        if node is None:
-            node = Node(self._serial, timer.due)
-            self._root = with_node(self._root, node)
+        self._node(timer.due).append(timer)
+
+    def _move(self, timer: Timer, due: i64) -> None:
+        node = self._node(due)  # first: there may be no memory for it
+        if timer.slot is node:
+            node.unlink(timer)
+        else:
+            self._remove(timer)
+        timer.due = due
         node.append(timer)
+
+    def _node(self, due: i64) -> Node:
+        """Return the node of a tick, for a timer to be put in."""
+        node = find(self._root, due)
+        if node is None:
+            node = Node(self._serial, due)
+            self._root = with_node(self._root, node)
+        return node
 
     def _emptied(self, slot: Slot) -> None:
         if slot is not self._ready:

@@ -49,11 +49,11 @@ class BinaryHeap(Scheme):
 
     def _place(self, timer: Timer) -> None:
         placed = cast("HeapTimer", timer)
+        self._heap.append(placed)  # first: there may be no memory for it
         placed.lie_in(self._home)
         placed.order = self._order
         self._order += 1
-        placed.position = len(self._heap)
-        self._heap.append(placed)
+        placed.position = len(self._heap) - 1
         self._home.count += 1
         self._sift_up(placed)
 
@@ -78,11 +78,16 @@ class BinaryHeap(Scheme):
         if not self._heap or self._heap[0].due > to:
             self._now = to
             return False
-        self._now = self._heap[0].due
-        while self._heap and self._heap[0].due == self._now:
-            timer = self._heap[0]
-            self._remove(timer)
-            self._ready.append(timer)
+        due = self._heap[0].due
+        try:
+            while self._heap and self._heap[0].due == due:
+                timer = self._heap[0]
+                self._remove(timer)
+                self._now = due
+                self._ready.append(timer)
+        except MemoryError:  # even a list that shrinks may need some
+            if self._ready.count == 0:
+                raise
         return True
 
     def _earliest(self) -> i64:

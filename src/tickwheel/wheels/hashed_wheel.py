@@ -60,10 +60,13 @@ class HashedWheel(Scheme):
 
     def _collect(self, slot: Slot) -> None:
         """Lay ready what is due in the slot under the hand: all of it must be looked at."""
-        for timer in slot.timers():
+        timer = slot.next
+        while timer is not slot:
+            following = timer.next
             if timer.due == self._now:
                 slot.unlink(timer)
                 self._ready.append(timer)
+            timer = following
 
     def _earliest(self) -> i64:
         earliest: i64 = TICK_MAX + 1

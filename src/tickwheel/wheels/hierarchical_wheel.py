@@ -46,6 +46,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from tickwheel.errors import TimerStopped
 from tickwheel.wheels.geometry import DEFAULT, Geometry
 from tickwheel.wheels.level import CLOSED, OVERFLOW, Level, Overflow
 from tickwheel.wheels.scheme import Scheme, expect
@@ -77,10 +78,29 @@ class HierarchicalWheel(Scheme):
     # -- start and stop
 
     def _begin(self, due: i64, payload: object) -> Timer:
-        return self._slot(due).begin(due, payload)
+        slot = self._slot(due)
+        try:
+            return slot.begin(due, payload)
+        except BaseException:  # no memory for the timer
+            if slot.count == 0:
+                self._emptied(slot)
+            raise
 
     def _place(self, timer: Timer) -> None:
         self._slot(timer.due).append(timer)
+
+    def _move(self, timer: Timer, due: i64) -> None:
+        slot = self._slot(due)  # first: there may be no memory for it
+        if timer.slot is slot:
+            slot.unlink(timer)
+        elif timer.slot.owner == self._serial:
+            self._remove(timer)
+        else:  # a finalizer that ran while a level was made has stopped it
+            if slot.count == 0:
+                self._emptied(slot)
+            raise TimerStopped(timer)
+        timer.due = due
+        slot.append(timer)
 
     def _slot(self, due: i64) -> Slot:
         """Return the slot for a due tick: on the lowest dial that shows it and is not being filled."""
@@ -212,25 +232,27 @@ class HierarchicalWheel(Scheme):
         begin: i64 = 0
         moved: i64 = 0
         timer = slot.next
-        while timer is not slot and moved < self._moves_left:
-            following = timer.next
-            due = timer.due
-            if due < begin or due >= level.end:
-                number: i64 = 0
-                begin = 0
-                level = self._levels[0]
-                while due >= level.end:
-                    begin = level.end
-                    number += 1
-                    level = self._levels[number]
-            level.slot(due).append(timer)
-            timer = following
-            moved += 1
-        slot.next = timer
-        timer.prev = slot
-        slot.count -= moved
-        self._moves_left -= moved
-        self._cascaded += moved
+        try:
+            while timer is not slot and moved < self._moves_left:
+                following = timer.next
+                due = timer.due
+                if due < begin or due >= level.end:
+                    number: i64 = 0
+                    begin = 0
+                    level = self._levels[0]
+                    while due >= level.end:
+                        begin = level.end
+                        number += 1
+                        level = self._levels[number]
+                level.slot(due).append(timer)
+                timer = following
+                moved += 1
+        finally:  # also if there is no memory for another slot: the rest moves down next time
+            slot.next = timer
+            timer.prev = slot
+            slot.count -= moved
+            self._moves_left -= moved
+            self._cascaded += moved
         if slot.count == 0:
             self._emptied(slot)
 

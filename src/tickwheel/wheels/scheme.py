@@ -15,6 +15,7 @@ stands on `to` or the batch is full. What is ready but not yet handed out is sti
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 from itertools import count
+from threading import local
 from typing import Any, Final, NoReturn
 
 from mypy_extensions import i64
@@ -44,6 +45,12 @@ _serials: Final = count(NOWHERE + 1)
 # How many timers an advance may move down besides as many as its limit: about as long as handing out a batch of
 # this size takes, and enough that a limit of 1 does not need a million calls to move a million timers.
 MOVES_SPARE: Final = 1024
+
+# How many wheels are closed one inside the other when they are dropped, before the next is put off: half as deep as
+# CPython's own deallocation goes.
+CLOSING_DEPTH_MAX: Final = 25
+
+_closing: Final[Any] = local()  # of this thread: how deep it is, and what was put off
 
 
 class Scheme(ABC):
@@ -85,12 +92,13 @@ class Scheme(ABC):
         carried = payloads if isinstance(payloads, list) else list(payloads)
         if len(wanted) != len(carried):
             raise LengthMismatch(len(wanted), len(carried))
-        started: list[Timer] = []  # before the wheel is looked at, as in `advance`
+        # At full length, so that it need not grow, and before the wheel is looked at, as in `advance`.
+        started: list[Timer] = [STOPPED] * len(wanted)
         reach = self._reach()
         index: i64 = 0
         try:
             for delay in wanted:
-                started.append(self._begin(self._now + checked_delay(delay, reach), carried[index]))
+                started[index] = self._begin(self._now + checked_delay(delay, reach), carried[index])
                 self._started += 1
                 index += 1
         except BaseException:
@@ -125,8 +133,7 @@ class Scheme(ABC):
         for timer in unwanted:
             if not isinstance(timer, Timer) or isinstance(timer, Slot):
                 raise NotATimer(timer)
-            owner = timer.slot.owner
-            if owner != self._serial and owner != NOWHERE:  # noqa: PLR1714 - a tuple would be built each time
+            if timer.slot.owner != self._serial and not is_absent(timer):
                 raise ForeignTimer(timer)
         stopped: i64 = 0
         for timer in unwanted:
@@ -149,17 +156,17 @@ class Scheme(ABC):
             raise NotATimer(timer)
         ticks = checked_delay(delay, self._reach())
         if timer.slot.owner == self._serial:
-            self._remove(timer)
+            self._move(timer, self._now + ticks)
             self._restarted += 1
         elif timer.slot is FIRED:
             self._check_kind(timer)
+            timer.due = self._now + ticks
+            self._place(timer)
             self._started += 1
         elif timer.slot is STOPPED:
             raise TimerStopped(timer)
         else:
             raise ForeignTimer(timer)
-        timer.due = self._now + ticks
-        self._place(timer)
 
     # -- for drivers, whose handles are timers: nothing is checked or boxed
 
@@ -167,15 +174,15 @@ class Scheme(ABC):
         """Start a timer made by the caller, or move a pending one; a tick that has passed means the next one."""
         if self._closed:
             raise WheelClosed
-        if timer.slot.owner == self._serial:
-            self._remove(timer)
-            self._restarted += 1
-        else:
-            self._started += 1
         if due <= self._now:
             due = self._now + 1
-        timer.due = due
-        self._place(timer)
+        if timer.slot.owner == self._serial:
+            self._move(timer, due)
+            self._restarted += 1
+        else:
+            timer.due = due
+            self._place(timer)
+            self._started += 1
 
     def withdraw(self, timer: Timer) -> None:
         """Stop a pending timer but keep its payload, for the caller to release outside of its lock."""
@@ -199,12 +206,16 @@ class Scheme(ABC):
         if self._closed:
             raise WheelClosed
         self._moves_left = room + self._moves_spare
-        while True:
-            room -= self._hand_out(batch, room)
-            if room == 0 or not self._turn(target):
-                break
-        if self._key_of:
-            self._forget_all(batch)
+        try:
+            while True:
+                room -= self._hand_out(batch, room)
+                if room == 0 or not self._turn(target):
+                    break
+            if self._key_of:
+                self._forget_all(batch)
+        except BaseException:  # out of memory: nobody would get the batch
+            self._take_back(batch)
+            raise
         return batch
 
     def next_due(self) -> int | None:
@@ -218,17 +229,29 @@ class Scheme(ABC):
         ready = self._ready
         timer = ready.next
         taken: i64 = 0
-        while timer is not ready and taken < room:
-            following = timer.next
-            timer.lie_in(FIRED)
-            batch.append(timer)
-            timer = following
-            taken += 1
-        ready.next = timer
-        timer.prev = ready
-        ready.count -= taken
-        self._expired += taken
+        try:
+            while timer is not ready and taken < room:
+                batch.append(timer)  # first: there may be no memory for it
+                following = timer.next
+                timer.lie_in(FIRED)
+                timer = following
+                taken += 1
+        finally:
+            ready.next = timer
+            timer.prev = ready
+            ready.count -= taken
+            self._expired += taken
         return taken
+
+    def _take_back(self, batch: list[Timer]) -> None:
+        """Lay a batch that cannot be handed out ready again, before what is ready; it needs no memory."""
+        ready = self._ready
+        before: Timer = ready
+        for timer in batch:
+            if timer.slot is FIRED:
+                ready.link(timer, before, before.next)
+                before = timer
+                self._expired -= 1
 
     # -- to see what is inside
 
@@ -298,7 +321,7 @@ class Scheme(ABC):
     def __del__(self) -> None:
         # Rings are reference cycles that the collector cannot see: without this they would never be freed.
         if self._formed:
-            self.close()
+            close_dropped(self)
 
     # -- what a scheme brings
 
@@ -330,6 +353,12 @@ class Scheme(ABC):
     def _make(self, due: i64, payload: object) -> Timer:
         """Make a timer that is in no wheel."""
         return Timer(due, payload, STOPPED, STOPPED)
+
+    def _move(self, timer: Timer, due: i64) -> None:
+        """Give a pending timer another due tick; if there is no memory for that, it stays where it is."""
+        self._remove(timer)
+        timer.due = due
+        self._place(timer)
 
     def _check_kind(self, timer: Timer) -> None:  # noqa: B027 - most schemes take any timer
         """Refuse a fired timer of another wheel that this scheme cannot place."""
@@ -368,7 +397,7 @@ class Scheme(ABC):
         """Stop a timer that is not pending here: nothing to take out, but its payload goes all the same."""
         if isinstance(timer, Slot):
             raise NotATimer(timer)
-        if timer.slot.owner != NOWHERE:
+        if not is_absent(timer):
             raise ForeignTimer(timer)
         timer.lie_in(STOPPED)
         timer.release()
@@ -381,12 +410,14 @@ class Scheme(ABC):
         timer = self._make(0, payload)
         if self._timer_of.setdefault(key, timer) is not timer:
             raise DuplicateKey(key)
-        self._key_of[timer] = key
         try:
+            self._key_of[timer] = key
             timer.due = self._now + checked_delay(delay, self._reach())
             self._place(timer)
         except BaseException:
-            self._forget_all([timer])
+            self._key_of.pop(timer, None)
+            if not self._free(key, timer):
+                self._index_keys()
             raise
         self._started += 1
         return timer
@@ -403,8 +434,10 @@ class Scheme(ABC):
     def _forget(self, timer: Timer) -> bool:
         """Free the key of a timer; False if the key does not lead to it any more: `_index_keys` is then needed."""
         key = self._key_of.pop(timer, None)
-        if key is None:
-            return True
+        return key is None or self._free(key, timer)
+
+    def _free(self, key: object, timer: Timer) -> bool:
+        """Free a key; False if it does not lead to its timer any more."""
         try:
             return self._timer_of.pop(key, None) is timer
         except BaseException:  # noqa: BLE001 - a key that fails must not hold up the timer, nor others due with it
@@ -413,8 +446,10 @@ class Scheme(ABC):
     def _index_keys(self) -> None:
         """Enter the keys of all pending timers anew; one that cannot be told from another, or fails, is given up."""
         keys = list(self._key_of.items())
-        self._timer_of = {}
-        self._key_of = {}
+        timer_of: dict[object, Timer] = {}
+        key_of: dict[Timer, object] = {}
+        self._timer_of = timer_of
+        self._key_of = key_of
         for timer, key in keys:
             try:
                 entered = self._timer_of.setdefault(key, timer) is timer
@@ -422,6 +457,32 @@ class Scheme(ABC):
                 entered = False
             if entered:
                 self._key_of[timer] = key
+
+
+def close_dropped(wheel: Scheme) -> None:
+    """Close a wheel that nobody refers to any more.
+
+    What it held may be wheels, each the payload of a timer in the next. They are closed one inside the other, but only
+    so many: the next one is put off until the outermost has been closed, or a long chain would use up the C stack.
+    """
+    depth = getattr(_closing, "depth", 0)
+    if depth == CLOSING_DEPTH_MAX:
+        _closing.put_off.append(wheel)  # revived for a moment; it is not finalized again
+        return
+    if depth == 0:
+        _closing.put_off = []
+    _closing.depth = depth + 1
+    try:
+        wheel.close()
+        while depth == 0 and _closing.put_off:
+            _closing.put_off.pop().close()
+    finally:
+        _closing.depth = depth
+
+
+def is_absent(timer: Timer) -> bool:
+    """Tell whether a timer is in no ring at all: not on a wheel, and not with a driver that is about to run it."""
+    return timer.slot is FIRED or timer.slot is STOPPED
 
 
 def checked_delay(delay: object, reach: i64) -> i64:

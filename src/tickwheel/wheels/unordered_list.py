@@ -34,10 +34,13 @@ class UnorderedList(Scheme):
             self._now = to
             return False
         self._now = earliest
-        for timer in self._list.timers():
+        timer = self._list.next
+        while timer is not self._list:
+            following = timer.next
             if timer.due == earliest:
                 self._list.unlink(timer)
                 self._ready.append(timer)
+            timer = following
         return True
 
     def _earliest(self) -> i64:

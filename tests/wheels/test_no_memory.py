@@ -1,0 +1,90 @@
+"""When memory runs out, a call fails as a whole: nothing is lost, and the wheel goes on when there is memory again."""
+
+import pytest
+
+from tests.builds import Build
+from tests.wheels.processes import run
+from tests.wheels.schemes import SCHEMES
+
+# Every allocation of a call fails in turn, in a process of its own, until the call needs no more of them.
+FAILURES = """
+    import sys
+
+    import _testcapi
+    from tickwheel import wheels
+    from tickwheel.wheels import *
+
+    def attempt(fail_at):
+        wheel = getattr(wheels, {scheme!r})(*{options!r})
+        timers = [wheel.start(5 + n % 3, n) for n in range(50)]
+        wheel.stop(wheel.start({far}))  # so that the dial is there: mypyc ends the process if a new one finds no memory
+        key = "a key of its own"
+        verbs = {{
+            "start": lambda: wheel.start(9, "x"),
+            "start with a key": lambda: wheel.start(9, "x", key=key),
+            "start far": lambda: wheel.start({far}, "x"),
+            "start_many": lambda: wheel.start_many([9, 10, 11], [1, 2, 3]),
+            "restart": lambda: wheel.restart(timers[3], {far}),
+            "advance": lambda: wheel.advance(10),
+            "advance by parts": lambda: wheel.advance(10, 5),
+        }}
+        verb = verbs[{verb!r}]
+        failed = False
+        _testcapi.set_nomemory(fail_at, fail_at + 1)
+        try:
+            verb()
+        except MemoryError:
+            failed = True
+        finally:
+            _testcapi.remove_mem_hooks()
+        if failed:
+            wheel.check()
+            assert len(wheel) == 50, len(wheel)
+            assert wheel.find(key) is None
+            assert {{id(timer) for timer in wheel.advance(20)}} == {{id(timer) for timer in timers}}
+        return failed
+
+    failures = 0
+    while attempt(failures + 1):
+        failures += 1
+    print(failures)
+"""
+
+VERBS = {
+    "start": SCHEMES,
+    "start with a key": SCHEMES,
+    "start far": ["BalancedTree", "HierarchicalWheel"],  # a node or a slot is needed
+    "start_many": SCHEMES,
+    "restart": SCHEMES,
+    "advance": SCHEMES,
+    "advance by parts": SCHEMES,
+}
+
+
+@pytest.mark.parametrize(("verb", "scheme"), [(verb, scheme) for verb, schemes in VERBS.items() for scheme in schemes])
+def test_a_call_without_memory_changes_nothing(verb: str, scheme: str) -> None:
+    far = 50 if scheme == "SimpleWheel" else 50_000
+    script = FAILURES.format(scheme=scheme, options=SCHEMES[scheme], verb=verb, far=far)
+    failures = int(run(script, "compiled").stdout)
+    assert failures > 0 or verb not in ("start_many", "advance")  # what grows a list needs some
+
+
+def test_an_advance_that_runs_out_of_memory_hands_out_everything_later(build: Build) -> None:
+    """What was put aside for the batch is due again."""
+    script = """
+        import resource
+        from tickwheel.wheels import HierarchicalWheel
+
+        wheel = HierarchicalWheel()
+        wheel.start_many([5] * 1_000_000, [None] * 1_000_000)
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + 4_000_000, resource.RLIM_INFINITY))
+        try:
+            wheel.advance(10)
+        except MemoryError:
+            print("out of memory")
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        wheel.check()
+        print(len(wheel), len(wheel.advance(20)), len(wheel))
+    """
+    assert run(script, build.name).stdout.split("\n") == ["out of memory", "1000000 1000000 0", ""]
