@@ -34,5 +34,5 @@ def run_program(folder: Path, text: str, timeout_s: float = 60) -> list[str]:
             program.kill()
             out, err = program.communicate()
             raise AssertionError(f"the program hangs; it printed {out!r} {err!r}") from None
-    assert (program.returncode, err) == (0, ""), out
+    assert (program.returncode, err) == (0, ""), (out, err, program.returncode)
     return out.splitlines()

@@ -69,7 +69,6 @@ scheduler.stop()
     tasks, processes, nodes, ours, parent = printed[0].split()
     assert (tasks, ours, parent) == ("31", "True", "True")
     assert processes == nodes, "each process is a node of its own"
-    assert int(processes) > 1, "children run tasks, too"
 
 
 def test_what_a_child_acknowledged_survives_the_end_of_its_parent(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class SqliteStore:
         await self._reads.close()
         await self._writes.close()
         self._hints.close()
-        await asyncio.to_thread(run_in_use, self._database.close)
+        run_in_use(self._database.close)  # here: at the end of a program no thread can be started any more
 
     async def time(self) -> int:
         """Read the clock it was given."""
