@@ -10,7 +10,6 @@ others changed is noticed a few times a second.
     store = await SqliteStore.open(Path("tasks.db"), now_ms=now_ms)
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
