@@ -690,7 +690,7 @@ def test_a_timer_that_has_begun_in_the_executor_finishes_and_is_not_handed_back(
     class Clock(SystemClock):
         reader: Callable[[], object] = staticmethod(lambda: None)
 
-        def monotonic_ns(self) -> int:  # type: ignore[override]
+        def monotonic_ns(self) -> int:
             self.reader()
             return time.monotonic_ns()
 
