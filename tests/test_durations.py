@@ -179,6 +179,8 @@ def test_what_is_finer_than_a_nanosecond_is_rounded_up(to_ns: Callable[[Any], in
         ("", "expected numbers with units"),
         ("1h30", "expected numbers with units"),
         ("5 bananas", "expected numbers with units"),
+        ("\u0663s", "expected numbers with units"),  # an Arabic digit
+        ("PT1\u017f", "expected ISO 8601"),  # a long s, whose capital is S
         ("P", "expected ISO 8601"),
         ("PT", "expected ISO 8601"),
         ("P1Y", "expected ISO 8601"),

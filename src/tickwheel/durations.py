@@ -62,10 +62,11 @@ UNITS_NS: Final = {
     "w": 7 * 86_400 * SECOND_NS,
 }
 
-_NUMBER: Final = r"\d+(?:[.,]\d+)?"
+_NUMBER: Final = r"[0-9]+(?:[.,][0-9]+)?"  # \d would take the digits of all scripts
 _PART: Final = re.compile(rf"\s*({_NUMBER})\s*([a-z{MICRO_SIGN}]+)")
 _ISO: Final = re.compile(
-    rf"P(?:({_NUMBER})W|(?:({_NUMBER})D)?(?:T(?=\d)(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?)",
+    rf"P(?:({_NUMBER})W|(?:({_NUMBER})D)?(?:T(?=[0-9])(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?)",
+    re.ASCII | re.IGNORECASE,  # without ASCII, a long s would be an S
 )
 _ISO_UNITS: Final = ("w", "d", "h", "m", "s")
 _TEXT_DENOMINATOR: Final = 10**TEXT_CHARS_MAX  # no text has more decimal places than characters
@@ -176,7 +177,7 @@ def _from_text(text: str) -> int:
 @lru_cache(maxsize=1024)  # a program uses the same few durations again and again
 def _parse(text: str) -> int:
     stripped = text.strip().replace(GREEK_MU, MICRO_SIGN)
-    parts = _iso_parts(text, stripped.upper()) if stripped[:1].upper() == "P" else _parts(text, stripped)
+    parts = _iso_parts(text, stripped) if stripped[:1] in {"P", "p"} else _parts(text, stripped)
     return _round_up(text, sum(_numerator(number) * UNITS_NS[unit] for number, unit in parts), _TEXT_DENOMINATOR)
 
 
@@ -203,8 +204,8 @@ def _parts(text: str, stripped: str) -> list[tuple[str, str]]:
     return parts
 
 
-def _iso_parts(text: str, upper: str) -> list[tuple[str, str]]:
-    match = _ISO.fullmatch(upper)
+def _iso_parts(text: str, stripped: str) -> list[tuple[str, str]]:
+    match = _ISO.fullmatch(stripped)
     numbers: tuple[str | None, ...] = match.groups() if match else ()
     parts = [(number, unit) for number, unit in zip(numbers, _ISO_UNITS, strict=False) if number]
     if not parts:

@@ -185,6 +185,14 @@ class InvalidWeight(TickwheelError, ValueError):
         )
 
 
+class InvalidClock(TickwheelError, TypeError):
+    """Something other than a clock was given."""
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+        super().__init__(f"invalid clock {shown(given)}: expected one whose monotonic_ns() returns an int")
+
+
 class InvalidTimers(TickwheelError, TypeError):
     """Something other than a set of timers was given."""
 
@@ -338,12 +346,14 @@ class InvalidSchedule(TickwheelError, ValueError):
 
 
 class MissingCallback(TickwheelError, TypeError):
-    """There is nothing to run when the timer comes due."""
+    """Nothing that can be called was given where a function is needed."""
 
-    def __init__(self, given: object = None) -> None:
+    def __init__(self, given: object = None, argument: str = "") -> None:
         self.given = given
         super().__init__(
-            "a timer without a callback needs timers made with job=..., which is then called with its key"
+            f"invalid {argument} {shown(given)}: expected a function"
+            if argument
+            else "a timer without a callback needs timers made with job=..., which is then called with its key"
             if given is None
             else f"{shown(given)} cannot be called; pass a function and its arguments"
         )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tickwheel import AsyncDelayQueue, DelayQueue, SystemClock, VirtualClock
-from tickwheel.errors import InvalidDuration, NotCopyable
+from tickwheel.errors import InvalidClock, InvalidDuration, NotCopyable
 
 PATIENCE_SECONDS = 30
 
@@ -342,3 +342,23 @@ def test_an_interrupted_drain_takes_nothing(clock: VirtualClock) -> None:
 def test_a_queue_cannot_be_copied(kind: type[Any]) -> None:
     with pytest.raises(NotCopyable, match="cannot be copied"):
         copy.copy(kind())
+
+
+def test_an_item_without_a_delay_comes_before_one_that_is_due_at_the_end_of_its_millisecond() -> None:
+    clock = VirtualClock()
+    queue: DelayQueue[str] = DelayQueue(clock=clock)
+    queue.put("due at the end of the first millisecond", delay="1us")
+    clock.advance("500us")
+    queue.put("in the first millisecond")
+    clock.advance("500us")
+    queue.put("at the beginning of the second")
+    assert queue.drain() == [
+        "in the first millisecond",
+        "due at the end of the first millisecond",
+        "at the beginning of the second",
+    ]
+
+
+def test_an_invalid_clock_is_refused() -> None:
+    with pytest.raises(InvalidClock, match="invalid clock 5"):
+        DelayQueue(clock=5)  # type: ignore[arg-type]

@@ -258,8 +258,10 @@ def test_bad_input_changes_nothing(timeouts: IdleTimeouts[str]) -> None:
     timeouts.watch("a", 30, print)
     with pytest.raises(DuplicateKey):
         timeouts.watch("a", 30, print)
-    with pytest.raises(MissingCallback):
+    with pytest.raises(MissingCallback, match="invalid on_idle 'print': expected a function"):
         timeouts.watch("b", 30, "print")  # type: ignore[call-overload]
+    with pytest.raises(MissingCallback, match="invalid on_idle None: expected a function"):
+        timeouts.watch("b", 30, None)  # type: ignore[call-overload]
     with pytest.raises(InvalidDuration):
         timeouts.watch("b", -1, print)
     assert len(timeouts) == 1
@@ -351,3 +353,31 @@ def test_a_forked_child_watches_nothing_at_first() -> None:
 def test_it_cannot_be_copied(timeouts: IdleTimeouts[str]) -> None:
     with pytest.raises(NotCopyable, match="cannot be copied"):
         copy.copy(timeouts)
+
+
+def test_a_touch_counts_from_when_its_key_was_found() -> None:
+    clock = VirtualClock()
+    timers = ManualTimers(clock)
+    idle: list[object] = []
+
+    class SlowKey:
+        slow = False
+
+        def __hash__(self) -> int:
+            if self.slow:
+                clock.advance("20s")
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            return self is other
+
+    key = SlowKey()
+    timeouts: IdleTimeouts[SlowKey] = IdleTimeouts(timers)
+    timeouts.watch(key, "30s", idle.append)
+    key.slow = True
+    assert timeouts.touch(key)
+    key.slow = False
+    timers.advance("29s")
+    assert idle == []
+    timers.advance("1s")
+    assert idle == [key]

@@ -474,3 +474,43 @@ def test_a_key_whose_hash_has_changed_does_not_stop_evictions(cache: TTLCache[An
         cache[number] = number
     assert list(cache) == [7, 8, 9]
     assert len(cache) == 3
+
+
+# -- long times
+
+
+def test_a_full_cache_takes_writes_after_thousands_of_years() -> None:
+    clock = VirtualClock()
+    cache: TTLCache[str, int] = TTLCache(2, "1000d", clock=clock)
+    for _ in range(5):
+        clock.advance("365000d")
+        for number, key in enumerate("abc"):
+            cache[key] = number
+        assert list(cache) == ["b", "c"]
+    clock.advance("1000d")
+    assert (list(cache), len(cache)) == ([], 0)
+
+
+def test_the_longest_ttl_ends_to_the_nanosecond() -> None:
+    clock = VirtualClock()
+    cache: TTLCache[str, int] = TTLCache(2, "365250d", clock=clock)
+    clock.advance("365250d")
+    cache["a"] = 1
+    clock.advance_ns(365_250 * 86_400 * 10**9 - 1)
+    assert cache.peek("a") == 1
+    clock.advance_ns(1)
+    assert (cache.peek("a"), len(cache)) == (None, 0)
+
+
+def test_without_a_ttl_an_item_lives_as_long_as_it_is_read() -> None:
+    clock = VirtualClock()
+    cache: TTLCache[str, int] = TTLCache(2, None, expire_after_access="36500d", clock=clock)
+    cache["a"] = 1
+    assert cache.ttl("a") == 36_500 * 86_400
+    for _ in range(20):
+        clock.advance("36000d")
+        assert cache.get("a") == 1
+    cache.set("b", 2, ttl="1d")
+    assert cache.get("b") == 2
+    clock.advance("1d")
+    assert cache.get("b") is None

@@ -170,5 +170,7 @@ def test_loaders_of_two_threads_that_wait_for_each_other_are_an_error(cache: TTL
 
 
 def test_what_cannot_be_called_is_refused(cache: TTLCache[str, Any]) -> None:
-    with pytest.raises(MissingCallback):
-        cache.get_or_load("a", "loader")  # type: ignore[arg-type]
+    with pytest.raises(MissingCallback, match="invalid loader 'fetch': expected a function"):
+        cache.get_or_load("a", "fetch")  # type: ignore[arg-type]
+    with pytest.raises(MissingCallback, match="invalid loader None: expected a function"):
+        cache.get_or_load("a", None)  # type: ignore[arg-type]

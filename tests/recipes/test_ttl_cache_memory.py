@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -169,8 +170,9 @@ def test_a_key_may_use_the_cache_while_it_is_compared() -> None:
                     cache.clear()
                 elif steps[self.number % 3] == "set":
                     cache[keys[(self.number + 1) % len(keys)]] = -1
-                elif len(cache):
-                    cache.popitem()
+                else:
+                    with suppress(KeyError):  # a key that is compared meanwhile may take the last one
+                        cache.popitem()
                 deep.pop()
 
     steps = ["clear", "set", "popitem"]

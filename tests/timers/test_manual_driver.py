@@ -807,3 +807,18 @@ def test_a_forked_child_begins_without_the_manual_timers_of_its_parent() -> None
         os._exit(0 if (len(timers), timers.get("parent")) == (0, None) else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert len(timers) == 1
+
+
+def test_stop_hands_back_a_timer_that_runs_after_those_that_wait_for_the_same_moment() -> None:
+    timers = ManualTimers()
+    left: list[str] = []
+
+    def tick() -> None:
+        if handle.count == 1:
+            timers.after(2, print, key="waits")
+        else:
+            left.extend(str(each.key) for each in timers.stop())
+
+    handle = timers.every(1, tick, key="runs")  # at 1 s it starts one for 3 s, when it would come itself
+    timers.advance(5)
+    assert left == ["waits", "runs"]

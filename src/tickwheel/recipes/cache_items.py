@@ -16,20 +16,27 @@ either has expired, or its timer is started for what is left:
 
     set 0 s, ttl 10 s     set again 8 s     due 10 s, expires 18 s: wait 8 s     due 18 s: expired
 
+What has come due waits in `_due` until it is removed or scheduled again, one item after the other.
+
 A key whose hash changes cannot be found in `by_key` when its item is removed. The item stays there, with no place in
 `kept`, and counts as absent; `add` clears such items away when there are as many as others.
+
+The code of a key may use the cache while its item is looked up, entered or removed. So may a destructor that the
+garbage collector runs when an object is made. A method therefore does both first, looks at the items again, and then
+changes them in one run that calls nothing and makes nothing the collector tracks: an `Item` is not tracked. So
+whatever interrupts it finds the items whole, and so does a process that is forked meanwhile.
 """
 
 from typing import Any, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from tickwheel.errors import WheelClosed
+from tickwheel.errors import DelayOutOfRange, WheelClosed
 from tickwheel.wheels.geometry import BINARY
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
-from tickwheel.wheels.timer import FIRED, Timer
+from tickwheel.wheels.timer import FIRED, TICK_MAX, Timer
 
-__all__ = ["BATCH_MAX", "TICK_NS", "CacheItems", "Item"]
+__all__ = ["ABSENT", "BATCH_MAX", "TICK_NS", "CacheItems", "Item"]
 
 TICK_NS: Final[int] = BINARY.tick_ns
 
@@ -40,7 +47,10 @@ STRIDE: Final = 3  # places an item takes in `kept`
 
 LOST_MAX: Final = 16  # items without a place that `by_key` may hold beside as many as have one
 
-NEVER_NS: Final[int] = 2**62
+NO_PLACE: Final = -1  # of an item that is not in `kept`, or not yet
+DISCARDED: Final = -2  # of one that was taken out of `by_key` before it got a place
+
+ABSENT: Final = object()  # instead of a value
 
 
 @final
@@ -53,9 +63,9 @@ class Item(Timer):
     def __init__(self, ring: "Item | None") -> None:
         super().__init__(0, None, FIRED, FIRED)
         self.expires_ns = 0  # 0 as soon as it is removed: nobody who still holds it takes it for a live one
-        self.ttl_ends_ns = 0  # reading moves `expires_ns`, but not beyond this
+        self.ttl_ends_ns = 0  # reading moves `expires_ns`, but not beyond this; `origin_ns` if there is no such end
         self.weight = 1
-        self.place: i64 = -1  # in `kept`; -1 in none
+        self.place: i64 = NO_PLACE  # in `kept`
         self.older: Item = self if ring is None else ring
         self.newer: Item = self if ring is None else ring
 
@@ -74,11 +84,14 @@ class CacheItems:
         self._end = Item(None)  # of the ring: its neighbours are the oldest and the newest
         self.weight = 0
         self.wheel = HierarchicalWheel(BINARY)
+        # Makes all dials: making one later, while an item is scheduled, might run destructors.
+        self.wheel.stop(self.wheel.start(BINARY.span - 1))
         self.origin_ns = now_ns
         self.look_ns = now_ns + TICK_NS  # when the wheel can next have something
         # What expires before the wheel's present tick ends; an item may have left, or be here twice.
         self._edge: list[Item] = []
-        self._edge_ns = NEVER_NS  # nothing of it expires before
+        self._edge_ns = now_ns  # nothing of it expires before
+        self._due: list[Item] = []  # last one first; an item may have left, or be here twice
         self.closed = False  # while the cache is collected: it is empty and takes no more
 
     def __len__(self) -> int:
@@ -97,54 +110,82 @@ class CacheItems:
         item = self.by_key.get(key)
         return None if item is None or item.place < 0 else item
 
-    def add(self, key: Any, value: Any, expires_ns: int, weight: int) -> Item | None:
+    def add(self, key: Any, value: Any, expires_ns: int, ends_ns: int, weight: int) -> Item | None:
         """Add an item; None if the code of a key has interfered, and it has to be looked for again."""
         if self.closed:
             return Item(OUTSIDE)
-        if len(self.by_key) > 2 * len(self) + LOST_MAX:
-            self._forget_lost()
-        item = Item(OUTSIDE)
-        # The code of a key may use the cache while it is compared, so it is looked up and entered in one step.
-        found = self.by_key.setdefault(key, item)
-        if found is not item:
-            if found.place < 0:
-                self.by_key.pop(key, None)
-            return None
+        item: Item | None = self._enter(key)
+        if item is None or self.closed:
+            return item
         item.place = len(self.kept)
         self.kept.append(item)
         self.kept.append(key)
         self.kept.append(value)
         item.expires_ns = expires_ns
+        item.ttl_ends_ns = ends_ns
         item.weight = weight
         self.weight += weight
         self._link(item)
         self.schedule(item)
         return item
 
-    def replace(self, item: Item, value: Any, expires_ns: int, weight: int) -> None:
+    def replace(self, item: Item, value: Any, expires_ns: int, ends_ns: int, weight: int) -> None:
         """Give an item another value and another time; the caller holds the value it had."""
         self.kept[item.place + 2] = value
         self.weight += weight - item.weight
         item.weight = weight
         sooner = expires_ns < item.expires_ns
         item.expires_ns = expires_ns
+        item.ttl_ends_ns = ends_ns
         self.use(item)
         if sooner:
             self.schedule(item)
 
-    def relabel(self, item: Item, old_key: Any, key: Any, value: Any) -> bool:
-        """Make an item that of a new key; the caller holds the key and the value it had.
+    def supersede(
+        self, old: Item, old_key: Any, key: Any, value: Any, expires_ns: int, ends_ns: int, weight: int
+    ) -> Any:
+        """Remove an item, whose key the caller holds, add one in its place, and return the value that has left.
 
-        False if the hash of the old key has changed, or the code of a key has used the cache meanwhile: the item has
-        to be removed then.
+        ABSENT if the code of a key has interfered, and both have to be looked for again.
         """
-        if self._unlist(item, old_key) and self.by_key.setdefault(key, item) is item:
-            if item.place >= 0:
-                self.kept[item.place + 1] = key
-                self.kept[item.place + 2] = value
-                return True
-            self._unlist(item, key)
-        return False
+        item = self._enter(key)
+        if item is None:
+            return ABSENT
+        self._unlist(old, old_key)
+        place = old.place
+        if place < 0 or item.place == DISCARDED or self.closed:
+            if item.place == NO_PLACE:
+                self._unlist(item, key)
+            return ABSENT
+        item.place = place
+        kept = self.kept
+        old_value = kept[place + 2]
+        kept[place] = item
+        kept[place + 1] = key
+        kept[place + 2] = value
+        item.expires_ns = expires_ns
+        item.ttl_ends_ns = ends_ns
+        item.weight = weight
+        self.weight += weight
+        self._link(item)
+        self._let_go(old)
+        self.schedule(item)
+        return old_value
+
+    def _enter(self, key: Any) -> Item | None:
+        """Enter a new item in `by_key`, without a place; None if the key has an item."""
+        if len(self.by_key) > 2 * len(self) + LOST_MAX:
+            self._forget_lost()
+        item = Item(OUTSIDE)
+        # The code of a key may use the cache while it is compared, so it is looked up and entered in one step.
+        found = self.by_key.setdefault(key, item)
+        if found is item:
+            return item
+        if found.place < 0:
+            self._unlist(found, key)
+            if found.place == NO_PLACE:
+                found.place = DISCARDED
+        return None
 
     # -- the order of use
 
@@ -170,13 +211,14 @@ class CacheItems:
 
     # -- leaving
 
-    def remove(self, item: Item, key: Any) -> bool:
-        """Take an item out, whose key and value the caller holds; False if the code of its key has done so."""
+    def remove(self, item: Item, key: Any) -> Any:
+        """Take an item out, whose key the caller holds, and return its value; ABSENT if it was taken out meanwhile."""
         self._unlist(item, key)
         place = item.place
         if place < 0:
-            return False
+            return ABSENT
         kept = self.kept
+        value = kept[place + 2]
         last = len(kept) - STRIDE
         if place != last:  # the last one fills the gap
             moved = kept[last]
@@ -188,15 +230,20 @@ class CacheItems:
         kept.pop()
         kept.pop()
         kept.pop()
-        item.place = -1
+        self._let_go(item)
+        return value
+
+    def _let_go(self, item: Item) -> None:
+        """Take an item that has left `kept` out of the ring and the wheel."""
+        item.place = NO_PLACE
         item.expires_ns = 0
         self.weight -= item.weight
         item.older.newer = item.newer
         item.newer.older = item.older
         item.older = OUTSIDE
         item.newer = OUTSIDE
-        self.wheel.stop(item)
-        return True
+        if item.pending:
+            self.wheel.withdraw(item)
 
     def _unlist(self, item: Item, key: Any) -> bool:
         """Take an item out of `by_key`; False if it is not found by its key."""
@@ -216,6 +263,7 @@ class CacheItems:
         self.by_key.clear()
         for key, item in listed:
             if item.place < 0:
+                item.place = DISCARDED
                 continue
             try:
                 self.by_key.setdefault(key, item)
@@ -224,49 +272,70 @@ class CacheItems:
 
     # -- expiry
 
-    def due(self, now_ns: int, *, to_the_ns: bool) -> list[Item]:
-        """List items that may have expired, to be removed or scheduled again; there are more if `look_ns` is not past.
+    def gather_due(self, now_ns: int, *, to_the_ns: bool) -> bool:
+        """Have items that may have expired listed by `next_due`, up to a batch; tell whether there may be more.
 
         To the nanosecond, the wheel is turned to the end of the present tick.
         """
-        due: list[Item] = []
+        edge: list[Item] = []
+        due: list[Any] = []
         if self.closed:
-            return due
-        if now_ns >= self._edge_ns:
-            due = self._edge
-            self._edge = []
-            self._edge_ns = NEVER_NS
+            return False
+        if self._due:  # of a call that was interrupted, or is further up
+            return True
         tick = (now_ns - self.origin_ns) // TICK_NS
+        if tick >= TICK_MAX:
+            raise DelayOutOfRange(tick, TICK_MAX)
+        if self._edge and now_ns >= self._edge_ns:
+            due = self._edge
+            self._edge = edge
+        edge_items = len(due)
         target = max(tick + 1 if to_the_ns else tick, self.wheel.now)
+        self.look_ns = now_ns  # until all that is due has been looked at
         try:
-            batch: list[Any] = self.wheel.advance(target, BATCH_MAX)
+            self.wheel.advance_into(due, target, BATCH_MAX)
         except WheelClosed:
             self.close()
-            return []
-        due.extend(batch)
-        more = len(batch) == BATCH_MAX or self.wheel.now < target
-        self.look_ns = now_ns if more else self.origin_ns + (target + 1) * TICK_NS
-        return due
+            return False
+        due.reverse()
+        self._due = due
+        return len(due) - edge_items == BATCH_MAX or self.wheel.now < target
+
+    def next_due(self) -> Item | None:
+        """Return the first item of those gathered, to be removed or scheduled again; None if there is none left."""
+        return self._due[-1] if self._due else None
+
+    def pass_over(self, item: Item) -> None:
+        """Have `next_due` return the next item, unless another call has done so."""
+        if self._due and self._due[-1] is item:
+            self._due.pop()
+
+    def all_passed(self) -> None:
+        """Look again when the wheel can have something."""
+        if not self.closed and not self._due:
+            self.look_ns = self.origin_ns + (self.wheel.now + 1) * TICK_NS
+
+    def more_due(self, now_ns: int) -> bool:
+        """Tell whether something may have expired, to the tick."""
+        return not self.closed and now_ns >= self.look_ns
 
     def all_due(self, now_ns: int) -> bool:
-        """Tell whether `due` has listed all that has expired, to the nanosecond."""
-        wheel_ns = self.origin_ns + self.wheel.now * TICK_NS
-        return now_ns < self.look_ns and now_ns < self._edge_ns and (now_ns < wheel_ns or self.closed)
-
-    def put_back(self, due: list[Item]) -> None:
-        """List items again that `due` has listed."""
-        self._edge.extend(due)
-        self._edge_ns = self.look_ns = self.origin_ns
+        """Tell whether all that has expired has left, to the nanosecond."""
+        if self.closed:
+            return True
+        if now_ns >= self.look_ns or self._due or (self._edge and now_ns >= self._edge_ns):
+            return False
+        return now_ns < self.origin_ns + self.wheel.now * TICK_NS
 
     def schedule(self, item: Item) -> None:
         """Look at an item when it expires, or before: a timer that comes due sooner is left as it is."""
         due = (item.expires_ns - self.origin_ns + TICK_NS - 1) // TICK_NS
         if due <= self.wheel.now:
+            self._edge_ns = min(self._edge_ns, item.expires_ns) if self._edge else item.expires_ns
             self._edge.append(item)
-            self._edge_ns = min(self._edge_ns, item.expires_ns)
         elif not item.pending or due < item.due:
             try:
-                self.wheel.restart(item, due - self.wheel.now)
+                self.wheel.admit(item, min(due, TICK_MAX))
             except WheelClosed:
                 self.close()
 
@@ -274,7 +343,7 @@ class CacheItems:
         """Return when something may expire; None if there is nothing."""
         if self.closed:
             return None
-        if self._edge:
+        if self._edge or self._due:
             return self.look_ns
         due = self.wheel.next_due()
         return None if due is None else self.origin_ns + due * TICK_NS
@@ -286,23 +355,30 @@ class CacheItems:
 
         The collector finalizes the cache, its wheel and its values in any order, and a value may use its cache then.
         """
+        no_keys: dict[Any, Item] = {}
+        none_kept: list[Any] = []
+        no_edge: list[Item] = []
+        none_due: list[Item] = []
         self.closed = True
         self.weight = 0
-        self.look_ns = NEVER_NS
         by_key = self.by_key
         kept = self.kept
-        self.by_key = {}
-        self.kept = []
-        self._edge = []
-        self._edge_ns = NEVER_NS
+        edge = self._edge
+        due = self._due
+        self.by_key = no_keys
+        self.kept = none_kept
+        self._edge = no_edge
+        self._due = none_due
         item = self._end
         while item.newer is not OUTSIDE:
             newer = item.newer
             item.older = OUTSIDE
             item.newer = OUTSIDE
-            item.place = -1
+            item.place = NO_PLACE
             item.expires_ns = 0
             item = newer
+        edge.clear()
+        due.clear()
         by_key.clear()
         kept.clear()  # last of all: it runs finalizers
 

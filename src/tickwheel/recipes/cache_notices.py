@@ -27,7 +27,7 @@ class EvictionNotices:
         self._delivering: dict[int, list[Any]] = {}  # by thread: notices that a call further up delivers
 
     def deliver(self, gone: list[Any]) -> None:
-        """Deliver a notice of each (key, value, cause)."""
+        """Deliver a notice of each (key, value, cause); raise what ends the program after the last of them."""
         thread = get_ident()
         waiting = self._delivering.get(thread)
         if waiting is not None:
@@ -35,15 +35,27 @@ class EvictionNotices:
             return
         self._delivering[thread] = gone
         done = 0
+        end: BaseException | None = None
         try:
             while done < len(gone):
                 key, value, cause = gone[done]
                 done += 1
                 try:
                     self._on_evict(key, value, cause)
-                except (KeyboardInterrupt, SystemExit):
-                    raise
-                except BaseException:
-                    log.exception("on_evict raised for key %r (cause: %s)", key, cause)
+                except BaseException as error:
+                    if end is None and isinstance(error, (KeyboardInterrupt, SystemExit)):
+                        end = error
+                    else:
+                        log.exception("on_evict raised for key %r (cause: %s)", key, cause)
         finally:
-            del self._delivering[thread]
+            self._delivering.pop(thread, None)
+        if end is not None:
+            raise end
+
+    def begin_anew(self) -> None:
+        """Go on in a forked child, where only the thread that has forked still delivers."""
+        thread = get_ident()
+        own = self._delivering.get(thread)
+        self._delivering.clear()
+        if own is not None:
+            self._delivering[thread] = own

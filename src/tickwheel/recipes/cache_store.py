@@ -2,7 +2,9 @@
 
 Writing takes the lock. Compiled, reading does not: between finding an item and returning its value no other thread
 runs. User code runs outside the lock: `weigher` and `ttl` before it is taken, `on_evict` and the finalizers of values
-after it is released. The lock is reentrant, because `__hash__` and `__eq__` of keys cannot be kept out.
+after it is released. The lock is reentrant, because `__hash__` and `__eq__` of keys cannot be kept out, nor destructors
+that the garbage collector runs when an object is made. `CacheItems` says how it copes with both; here, what leaves is
+noted after it has left.
 """
 
 from collections.abc import Callable
@@ -11,7 +13,7 @@ from typing import Any, Final, final
 
 from tickwheel.durations import to_ns
 from tickwheel.errors import InvalidWeight
-from tickwheel.recipes.cache_items import CacheItems, Item
+from tickwheel.recipes.cache_items import ABSENT, CacheItems, Item
 from tickwheel.recipes.cache_notices import Cause, EvictionNotices
 
 __all__ = ["FOREVER_NS", "MISSING", "CacheStore"]
@@ -19,7 +21,7 @@ __all__ = ["FOREVER_NS", "MISSING", "CacheStore"]
 # Between any two lines of the interpreted build another thread may run.
 INTERPRETED: Final[bool] = __file__.endswith(".py")
 
-FOREVER_NS: Final = 2**61  # 73 years: a native integer still holds the sum of this and a reading of the clock
+FOREVER_NS: Final = -1  # instead of a time to live: only `expire_after_access` counts
 
 MISSING: Final = object()
 
@@ -56,8 +58,17 @@ class CacheStore:
     def renew_lock(self) -> None:
         """Take a new lock: in a forked child, the old one may never be released."""
         lock: Any = RLock()
-        self.acquire: Callable[[], object] = lock.acquire  # a `with` looks both up each time
+        self.acquire: Callable[..., object] = lock.acquire  # a `with` looks both up each time
         self.release: Callable[[], object] = lock.release
+
+    def begin_anew(self, *, locked: bool) -> None:
+        """Go on in a forked child; unless this thread holds the lock, one that does not exist may hold it."""
+        if locked:
+            self.release()
+        else:
+            self.renew_lock()
+        if self._notices is not None:
+            self._notices.begin_anew()
 
     # -- reading
 
@@ -79,7 +90,9 @@ class CacheStore:
             return MISSING
         self.hits += 1
         if self._access_ns:
-            item.expires_ns = min(now_ns + self._access_ns, item.ttl_ends_ns)
+            expires_ns = now_ns + self._access_ns
+            ends_ns = item.ttl_ends_ns
+            item.expires_ns = ends_ns if items.origin_ns < ends_ns < expires_ns else expires_ns
         items.use(item)
         return items.value(item)
 
@@ -177,10 +190,12 @@ class CacheStore:
         now_ns = self.now_ns()
         if now_ns >= items.look_ns:
             self._expire_some(now_ns, to_the_ns=False)
-        ends_ns = now_ns + ttl_ns
-        expires_ns = ends_ns
-        if self._access_ns and self._access_ns < ttl_ns:
+        if ttl_ns == FOREVER_NS:
+            ends_ns = items.origin_ns  # no item ends then: it has passed
             expires_ns = now_ns + self._access_ns
+        else:
+            ends_ns = now_ns + ttl_ns
+            expires_ns = now_ns + self._access_ns if 0 < self._access_ns < ttl_ns else ends_ns
         item = items.find(key)
         if expires_ns <= now_ns or items.closed:  # it takes nobody's place
             if item is not None:
@@ -188,11 +203,12 @@ class CacheStore:
             self._note(key, value, "expired")
             return expires_ns
         if item is not None:
-            self._note(key, items.value(item), "replaced" if item.expires_ns > now_ns else "expired")
-            items.replace(item, value, expires_ns, weight)
+            old_value = items.value(item)
+            live = item.expires_ns > now_ns
+            items.replace(item, value, expires_ns, ends_ns, weight)
+            self._note(key, old_value, "replaced" if live else "expired")
         else:
-            item = self._enter(key, value, expires_ns, weight, now_ns)
-        item.ttl_ends_ns = ends_ns
+            self._enter(key, value, expires_ns, ends_ns, weight, now_ns)
         while items.weight > self.maxsize:
             if items.all_due(now_ns):
                 self._drop(items.oldest(), now_ns, "size")
@@ -200,30 +216,26 @@ class CacheStore:
                 self._expire_some(now_ns, to_the_ns=True)
         return expires_ns
 
-    def _enter(self, key: Any, value: Any, expires_ns: int, weight: int, now_ns: int) -> Item:
-        """Make an item of a key that has none: a new one or, if there is no room, the least recently used one."""
+    def _enter(self, key: Any, value: Any, expires_ns: int, ends_ns: int, weight: int, now_ns: int) -> None:
+        """Add an item of a key that has none: if there is no room, in place of the least recently used one."""
         items = self.items
         while True:
             if items.weight + weight <= self.maxsize:
-                item = items.add(key, value, expires_ns, weight)
-                if item is not None:
-                    return item
-                found = items.find(key)
-                if found is None:
-                    continue
-                self._drop(found, now_ns, "replaced")  # the code of a key has written it meanwhile
+                if items.add(key, value, expires_ns, ends_ns, weight) is not None:
+                    return
             elif not items.all_due(now_ns):
                 self._expire_some(now_ns, to_the_ns=True)
+                continue
             else:
                 oldest = items.oldest()
                 old_key = items.key(oldest)
-                old_value = items.value(oldest)
-                if items.relabel(oldest, old_key, key, value):
+                old_value = items.supersede(oldest, old_key, key, value, expires_ns, ends_ns, weight)
+                if old_value is not ABSENT:
                     self._note(old_key, old_value, "size")
-                    items.replace(oldest, value, expires_ns, weight)
-                    return oldest
-                if oldest.place >= 0:
-                    self._drop(oldest, now_ns, "size")
+                    return
+            found = items.find(key)
+            if found is not None:
+                self._drop(found, now_ns, "replaced")  # the code of a key has written it meanwhile
 
     def remove(self, key: Any) -> Any:
         """Remove a key and return its value, or MISSING."""
@@ -232,12 +244,13 @@ class CacheStore:
             if self.loads:
                 self.loads.pop(key, None)
             now_ns = self.now_ns()
-            item = self._find(key, now_ns)
-            if item is None:
-                return MISSING
-            value = self.items.value(item)
-            self._drop(item, now_ns, "deleted")
-            return value
+            while True:
+                item = self._find(key, now_ns)
+                if item is None:
+                    return MISSING
+                value = self._drop(item, now_ns, "deleted")
+                if value is not ABSENT:
+                    return value
         finally:
             self._unlock()
 
@@ -250,9 +263,9 @@ class CacheStore:
             while len(items):
                 item = items.oldest()
                 live = item.expires_ns > now_ns
-                key, value = items.key(item), items.value(item)
-                self._drop(item, now_ns, "deleted")
-                if live:
+                key = items.key(item)
+                value = self._drop(item, now_ns, "deleted")
+                if live and value is not ABSENT:
                     self.loads.pop(key, None)
                     return key, value
             return None
@@ -270,24 +283,31 @@ class CacheStore:
         finally:
             self._unlock()
 
-    def _drop(self, item: Item, now_ns: int, cause: Cause) -> None:
+    def _drop(self, item: Item, now_ns: int, cause: Cause) -> Any:
+        """Remove an item and return its value; ABSENT if the code of its key has removed it."""
         key = self.items.key(item)
-        value = self.items.value(item)
         expired = item.expires_ns <= now_ns
-        if self.items.remove(item, key):
+        value = self.items.remove(item, key)
+        if value is not ABSENT:
             self._note(key, value, "expired" if expired else cause)
+        return value
 
     def _note(self, key: Any, value: Any, cause: Cause) -> None:
-        """Keep what leaves until the lock is released."""
-        self._gone.append(value if self._notices is None else (key, value, cause))
+        """Keep what left until the lock is released."""
+        if self._notices is None:
+            self._gone.append(value)
+            return
+        notice = (key, value, cause)  # may run a destructor, and that may have the list replaced
+        self._gone.append(notice)
 
     def _unlock(self) -> None:
         """Release the lock, drop what left under it, and deliver the notices of it."""
-        gone = self._gone
-        if not gone:
+        if not self._gone:
             self.release()
             return
-        self._gone = []
+        none_gone: list[Any] = []  # may run a destructor, and that may deliver what is gone
+        gone = self._gone
+        self._gone = none_gone
         self.release()
         if self._notices is not None:
             self._notices.deliver(gone)
@@ -296,19 +316,19 @@ class CacheStore:
 
     def _expire_some(self, now_ns: int, *, to_the_ns: bool) -> None:
         """Remove what has expired, under the lock, up to a batch."""
-        due = self.items.due(now_ns, to_the_ns=to_the_ns)
-        done = 0
-        try:
-            for item in due:
-                if item.place >= 0:
-                    if item.expires_ns <= now_ns:
-                        self._drop(item, now_ns, "expired")
-                    else:
-                        self.items.schedule(item)
-                done += 1
-        finally:
-            if done < len(due):  # interrupted in the code of a key
-                self.items.put_back(due[done:])
+        items = self.items
+        more = items.gather_due(now_ns, to_the_ns=to_the_ns)
+        item = items.next_due()
+        while item is not None:
+            if item.place >= 0:
+                if item.expires_ns <= now_ns:
+                    self._drop(item, now_ns, "expired")
+                else:
+                    items.schedule(item)
+            items.pass_over(item)  # not before: what interrupts the code of a key leaves it to the next call
+            item = items.next_due()
+        if not more:
+            items.all_passed()
 
     def expire(self, *, to_the_ns: bool) -> int:
         """Remove all that has expired, a batch at a time, and return how many items are left."""
@@ -318,7 +338,7 @@ class CacheStore:
                 now_ns = self.now_ns()
                 self._expire_some(now_ns, to_the_ns=to_the_ns)
                 left = len(self.items)
-                done = self.items.look_ns > now_ns
+                done = not self.items.more_due(now_ns)
             finally:
                 self._unlock()
             if done:

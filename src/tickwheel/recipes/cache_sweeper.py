@@ -12,7 +12,8 @@ import logging
 from typing import Any, Final
 from weakref import ref
 
-from tickwheel.errors import TickwheelError, TimersStopped
+from tickwheel.errors import TimersStopped
+from tickwheel.timers.asyncio_driver import AsyncTimers
 from tickwheel.timers.handle import TimerHandle
 from tickwheel.timers.timers import AbstractTimers
 
@@ -57,12 +58,13 @@ class CacheSweeper:
             replaced.cancel()
         try:  # outside the lock: the timers have one of their own
             self._timer = self._timers.after(min(wait_ns, WAIT_NS_MAX) / 1e9, _sweep, self._cache)
-        except TimersStopped:
-            self._timers = None
-            log.warning("the timers of %r were stopped; expired items are freed on writes only", cache)
-        except TickwheelError:
-            self._due_ns = -1
-            log.exception("cannot start a timer to free expired items of %r; the next write retries", cache)
+        except Exception as error:  # the item is in the cache: its write has not failed
+            if isinstance(error, TimersStopped) or _on_closed_loop(self._timers):
+                self._timers = None
+                log.warning("the timers of %r were stopped; expired items are freed on writes only", cache)
+            else:
+                self._due_ns = -1
+                log.exception("cannot start a timer to free expired items of %r; the next write retries", cache)
 
     def sweep(self, cache: Any) -> None:
         """Free what has expired, and start the next timer, whatever happens."""
@@ -80,6 +82,10 @@ class CacheSweeper:
     def __del__(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+
+def _on_closed_loop(timers: AbstractTimers) -> bool:
+    return isinstance(timers, AsyncTimers) and not timers.running
 
 
 def _sweep(cache: "ref[Any]") -> None:

@@ -6,9 +6,10 @@
     queue.get()                                 # "send receipt", at once
     queue.get()                                 # "send reminder", in five minutes
 
-It is a `queue.Queue`; docs/recipes.md lists the differences. Items come out by due time, in milliseconds and rounded
-up, and those of one millisecond in the order they were put. A delay counts from the call of `put`; an item that waits
-for a free place longer than that is due when it gets one.
+It is a `queue.Queue`; docs/recipes.md lists the differences. Items come out by due time, in milliseconds: that of an
+item with a delay is rounded up, that of one without is rounded down, because it can be taken at once. Of the same
+millisecond, those with a delay come first, and otherwise those that were put first. A delay counts from the call of
+`put`; an item that waits for a free place longer than that is due when it gets one.
 """
 
 import queue
@@ -18,7 +19,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import NotCopyable
+from tickwheel.errors import InvalidClock, NotCopyable
 from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, Delayed, DelayedItems
 
 __all__ = ["DelayQueue"]
@@ -37,6 +38,8 @@ class DelayQueue(queue.Queue[T]):
     is_shutdown: bool = False  # until shutdown(), which queue.Queue has since Python 3.13
 
     def __init__(self, maxsize: int = 0, *, clock: Clock | None = None) -> None:
+        if clock is not None and not callable(getattr(clock, "monotonic_ns", None)):
+            raise InvalidClock(clock)
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._origin_ns = self._clock.monotonic_ns()
         super().__init__(maxsize)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
-from tickwheel.wheels import BINARY, TICK_MAX, HierarchicalWheel
+from tickwheel.wheels import BINARY, TICK_MAX, HierarchicalWheel, Timer
 
 __all__ = ["TICK_NS", "WAIT_NS_MAX", "Delayed", "DelayedItems"]
 
@@ -81,9 +81,10 @@ class DelayedItems(Generic[T]):
         """Take a batch of due items off the wheel; False if more may be due."""
         if len(self.wheel) == 0 or tick < self.wheel.now:  # the hand may be ahead after a count of due items
             return True
-        batch = self.wheel.advance(tick, BATCH_ITEMS)
+        batch: list[Timer] = []  # before the hand is moved: a destructor may use the queue now, and move it further
+        self.wheel.advance_into(batch, tick, BATCH_ITEMS)
         self._expired.extend((timer.due, cast("T", timer.take())) for timer in batch)
-        return self.wheel.now == tick and len(batch) < BATCH_ITEMS
+        return self.wheel.now >= tick and len(batch) < BATCH_ITEMS
 
     def ready(self) -> int:
         """Count the items in the two lanes."""

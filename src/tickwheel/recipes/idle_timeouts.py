@@ -80,7 +80,7 @@ class IdleTimeouts(IdleTouches, Generic[K]):
     def watch(self, key: K, timeout: Duration, on_idle: Callable[..., object], *args: object) -> None:
         """Call back, once, when a key has not been touched for a timeout: with the key, or with the arguments given."""
         if not callable(on_idle):
-            raise MissingCallback(on_idle)
+            raise MissingCallback(on_idle, "on_idle")
         timeout_ns = to_ns(timeout)
         watch = Watch(key, timeout_ns, on_idle, args or (key,), Touch(self._time.now_ns()))
         with self._lock:

@@ -40,11 +40,14 @@ class IdleTouches:
 
     def touch(self, key: Any) -> bool:
         """Note that a key is not idle; False if it is not watched."""
-        now_ns = self._time.now_ns()
+        touch = self._touches.get(key)
+        if touch is None:
+            return False
+        now_ns = self._time.now_ns()  # after the code of the key, which may take long
         if INTERPRETED:
             with self._touch_lock:
-                return _touch(self._touches.get(key), now_ns)
-        return _touch(self._touches.get(key), now_ns)
+                return _touch(touch, now_ns)
+        return _touch(touch, now_ns)
 
     def idle_for(self, key: Any) -> float | None:
         """Return for how many seconds a key has not been touched; None if it is not watched."""
@@ -62,8 +65,8 @@ class IdleTouches:
         return _end(touch, timeout_ns - now_ns)
 
 
-def _touch(touch: Touch | None, now_ns: int) -> bool:
-    if touch is None or touch.last_ns == ENDED:
+def _touch(touch: Touch, now_ns: int) -> bool:
+    if touch.last_ns == ENDED:
         return False
     touch.last_ns = max(touch.last_ns, now_ns)  # another thread may have read the clock later, and be here before
     return True

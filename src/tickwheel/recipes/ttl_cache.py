@@ -21,7 +21,9 @@ was there when they were made; `dict(cache)` reads each item by itself, `dict(ca
 
 import os
 from collections.abc import Callable, Hashable, ItemsView, Iterator, MutableMapping, ValuesView
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from threading import get_ident
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, overload
 from weakref import WeakValueDictionary
 
 from tickwheel.clock import Clock, SystemClock
@@ -160,15 +162,15 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
         if found is not MISSING:
             return found
         if not callable(loader):
-            raise MissingCallback(loader)
+            raise MissingCallback(loader, "loader")
         if ttl is not None:
             to_ns(ttl)  # refused before the loader is called
         loaded: V = load(self._store, key, loader, ttl)
         return loaded
 
-    def _begin_anew(self) -> None:
+    def _begin_anew(self, *, locked: bool) -> None:
         """Go on in a forked child: with the items of the parent, but none of its threads and timers."""
-        self._store.renew_lock()
+        self._store.begin_anew(locked=locked)
         if self._sweeper is not None:
             self._sweeper.forget_timer()
 
@@ -182,13 +184,37 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
 
 _caches: WeakValueDictionary[int, TTLCache[Any, Any]] = WeakValueDictionary()  # by id: a mapping has no hash
 
+# How long a fork waits for writes that are under way, in all caches together. A write takes microseconds; one that
+# waits for something in the code of a key must not hold up the fork.
+FORK_WAIT_SECONDS: Final = 1.0
 
-def _after_fork() -> None:
-    for cache in list(_caches.values()):
-        cache._begin_anew()
+_locked: dict[int, list[TTLCache[Any, Any]]] = {}  # by thread that forks: the caches whose locks it holds
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _all_caches() -> list[TTLCache[Any, Any]]:
+    return [cache for weak in _caches.valuerefs() if (cache := weak()) is not None]
+
+
+def _before_fork() -> None:
+    """Let no other thread write while the process is copied, or the child would have half of a write."""
+    end = monotonic() + FORK_WAIT_SECONDS
+    caches = _all_caches()
+    _locked[get_ident()] = [cache for cache in caches if cache._store.acquire(timeout=max(end - monotonic(), 0.0))]
+
+
+def _after_fork_in_parent() -> None:
+    for cache in _locked.pop(get_ident()):
+        cache._store.release()
+
+
+def _after_fork_in_child() -> None:
+    locked = {id(cache) for cache in _locked.pop(get_ident())}
+    _locked.clear()  # of threads that were about to fork as well
+    for cache in _all_caches():
+        cache._begin_anew(locked=id(cache) in locked)
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 class _Items(ItemsView[K, V]):

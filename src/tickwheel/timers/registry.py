@@ -431,7 +431,8 @@ class TimerRegistry(TimerOwner):
             if self.stopped:
                 return []
             self.stopped = True
-            for timer in self.due_ring.timers() + self.running_ring.timers() + self.wheel.advance(TICK_MAX):
+            # What runs comes again after what waits for the same moment: it is put on the wheel when its run ends.
+            for timer in self.due_ring.timers() + self.wheel.advance(TICK_MAX) + self.running_ring.timers():
                 assert isinstance(timer, TimerHandle)
                 if timer.slot is self.running_ring and timer._details is not None:
                     timer._deadline_ns = next_deadline_ns(timer, timer._details, now_ns)

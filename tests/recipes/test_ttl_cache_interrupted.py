@@ -1,0 +1,310 @@
+"""A cache stays whole when something uses it, stops it or copies it in the middle of a write.
+
+a destructor that the garbage collector runs        the code of a key        an interrupt        a fork
+"""
+
+import asyncio
+import gc
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from threading import Event, Thread
+from typing import Any, ClassVar
+
+import pytest
+
+from tickwheel import AsyncTimers, TTLCache, VirtualClock
+
+
+class Key:
+    """A key that runs code when it is compared; all of them share one hash, so that they are."""
+
+    on_compare: ClassVar[Callable[[], object] | None] = None
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        if Key.on_compare is not None:
+            Key.on_compare()
+        return isinstance(other, Key) and other.number == self.number
+
+
+@pytest.fixture(autouse=True)
+def quiet_keys() -> Iterator[None]:
+    yield
+    Key.on_compare = None
+
+
+@pytest.fixture
+def frequent_collections() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    gc.set_threshold(7)
+    yield
+    gc.set_threshold(*thresholds)
+
+
+# -- destructors
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.usefixtures("frequent_collections")
+def test_what_leaves_is_noticed_once_though_destructors_write_to_the_cache(seed: int) -> None:
+    rng = random.Random(seed)
+    noticed: Counter[int] = Counter()
+    written: list[int] = []
+    busy = False
+    cache: TTLCache[int, int] = TTLCache(6, "1h", on_evict=lambda _, value, __: noticed.update([value]))
+
+    def write() -> None:
+        value = len(written)
+        written.append(value)
+        cache[rng.randrange(8)] = value
+
+    class Session:
+        def __init__(self) -> None:
+            self.itself = self  # only the collector frees it
+
+        def __del__(self) -> None:
+            nonlocal busy
+            if not busy:
+                busy = True
+                write() if rng.random() < 0.5 else cache.pop(rng.randrange(8), None)
+                busy = False
+
+    kept: list[Any] = []
+    for number in range(2_000):
+        Session()
+        kept.append((number, [number]))
+        if len(kept) > 300:
+            kept.clear()
+        write() if rng.random() < 0.7 else cache.pop(rng.randrange(8), None)
+    gc.disable()
+    try:
+        assert len(list(cache)) == len(cache) <= 6
+        cache.clear()
+        assert [value for value in written if noticed[value] != 1] == []
+    finally:
+        gc.enable()
+
+
+@pytest.mark.usefixtures("frequent_collections")
+def test_the_hand_is_not_moved_back_though_destructors_write_at_a_later_time() -> None:
+    clock = VirtualClock()
+    cache: TTLCache[Any, int] = TTLCache(2, "1h", clock=clock)
+    errors: list[BaseException] = []
+
+    class Session:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            clock.advance("5ms")
+            try:
+                cache["closed"] = 1
+            except BaseException as error:  # noqa: BLE001 - or it would be printed only
+                errors.append(error)
+
+    gc.set_threshold(50)
+    for made_before in range(60):  # so that each object that a write makes is once the one that starts a collection
+        gc.collect()  # frees the lists that Python keeps for reuse too
+        Session()
+        clock.advance("1ms")
+        kept: list[list[int]] = [[] for _ in range(made_before)]
+        cache[made_before % 5] = len(kept)
+    assert errors == []
+    assert len(list(cache)) == len(cache)
+
+
+# -- the code of keys
+
+
+@pytest.mark.parametrize("nth", range(1, 5))
+def test_a_value_that_is_replaced_while_its_item_is_evicted_is_noticed_once(nth: int) -> None:
+    gone: list[int] = []
+    cache: TTLCache[Any, int] = TTLCache(2, "1h", on_evict=lambda _, value, __: gone.append(value))
+    first, second = Key(1), Key(2)
+    cache[first], cache[second] = 1, 2
+
+    compared = 0
+
+    def replace() -> None:
+        nonlocal compared
+        compared += 1
+        if compared == nth:
+            Key.on_compare = None
+            cache[first] = 10
+
+    Key.on_compare = replace
+    cache[Key(3)] = 3
+    Key.on_compare = None
+    assert sorted([*gone, *cache.values()]) == [1, 2, 3, 10]
+    assert len(cache) == 2
+
+
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_an_interrupted_eviction_loses_no_item(nth: int) -> None:
+    gone: list[int] = []
+    cache: TTLCache[Any, int] = TTLCache(3, "1h", on_evict=lambda _, value, __: gone.append(value))
+    keys = [Key(number) for number in range(3)]
+    for key in keys:
+        cache[key] = key.number
+    compared = 0
+
+    def interrupt() -> None:
+        nonlocal compared
+        compared += 1
+        if compared == nth:
+            raise KeyboardInterrupt
+
+    Key.on_compare = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        cache[Key(9)] = 9
+    Key.on_compare = None
+    listed = [key.number for key in cache]
+    assert len(cache) == len(listed)
+    assert sorted(listed + gone) == [0, 1, 2]
+    assert [cache.peek(key) for key in keys if key.number in listed] == listed
+    cache[Key(9)] = 9
+    assert cache[Key(9)] == 9
+    assert len(cache) == 3
+
+
+# -- notices
+
+
+def test_sys_exit_in_on_evict_is_raised_after_the_last_notice() -> None:
+    told: list[int] = []
+
+    def on_evict(key: int, _value: int, _cause: str) -> None:
+        told.append(key)
+        if key == 0:
+            sys.exit(3)
+
+    cache: TTLCache[int, int] = TTLCache(10, "1h", on_evict=on_evict)
+    for number in range(4):
+        cache[number] = number
+    with pytest.raises(SystemExit, match="3"):
+        cache.clear()
+    assert told == [0, 1, 2, 3]
+    cache[7] = 7
+    del cache[7]
+    assert told[-1] == 7
+
+
+# -- timers
+
+
+def test_a_write_after_the_loop_of_its_timers_was_closed_warns_and_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    async def make() -> "TTLCache[str, int]":
+        return TTLCache(9, "1h", timers=AsyncTimers())
+
+    cache = asyncio.run(make())
+    cache["a"] = 1
+    cache["b"] = 2
+    assert dict(cache.items()) == {"a": 1, "b": 2}
+    assert caplog.text.count("were stopped; expired items are freed on writes only") == 1
+
+
+# -- forks
+
+
+def exit_code_of_child(check: Callable[[], bool]) -> int:
+    child = os.fork()
+    if child == 0:
+        passed = False
+        try:
+            passed = check()
+        finally:
+            os._exit(0 if passed else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_forked_child_is_told_what_left_though_a_thread_of_its_parent_was_being_told() -> None:
+    begun, end = Event(), Event()
+    told: list[Any] = []
+
+    def on_evict(key: Any, _value: int, _cause: str) -> None:
+        if key == "slow":
+            begun.set()
+            end.wait()
+        told.append(key)
+
+    cache: TTLCache[Any, int] = TTLCache(9, "1h", on_evict=on_evict)
+    cache["slow"] = 1
+    thread = Thread(target=cache.pop, args=("slow",))
+    thread.start()
+    begun.wait()
+
+    def told_in_new_thread() -> bool:
+        cache[7] = 7
+        remover = Thread(target=cache.pop, args=(7,))  # gets the identifier of the thread that does not exist here
+        remover.start()
+        remover.join()
+        return told == [7]
+
+    code = exit_code_of_child(told_in_new_thread)
+    end.set()
+    thread.join()
+    assert code == 0
+
+
+def test_a_fork_in_on_evict_leaves_the_remaining_notices_to_both_processes() -> None:
+    told: list[int] = []
+    children: list[int] = []
+
+    def on_evict(key: int, _value: int, _cause: str) -> None:
+        told.append(key)
+        if key == 0:
+            children.append(os.fork())
+
+    cache: TTLCache[int, int] = TTLCache(9, "1h", on_evict=on_evict)
+    for number in range(3):
+        cache[number] = number
+    try:
+        cache.clear()
+    finally:
+        if children == [0]:
+            os._exit(0 if told == [0, 1, 2] else 1)
+    assert told == [0, 1, 2]
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+
+
+@pytest.mark.parametrize("make_key", [int, Key], ids=["int", "Key"])
+def test_a_child_forked_while_threads_write_has_a_whole_cache(make_key: Callable[[int], Any]) -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    cache: TTLCache[Any, int] = TTLCache(10, "1h", on_evict=lambda *_: None)
+    stop = Event()
+
+    def write(number: int) -> None:
+        while not stop.is_set():
+            number += 7
+            cache[make_key(number % 20)] = number % 20
+            cache.pop(make_key((number + 3) % 20), None)
+
+    def whole() -> bool:
+        listed = list(cache.items())
+        for number in range(20):
+            cache[make_key(number)] = number
+        after = [cache.get(make_key(number)) for number in range(10, 20)]
+        return (
+            all(key == make_key(value) for key, value in listed)
+            and len(cache) == len(list(cache)) == 10
+            and after == list(range(10, 20))
+        )
+
+    threads = [Thread(target=write, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    codes = [exit_code_of_child(whole) for _ in range(40)]
+    stop.set()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(interval)
+    assert codes == [0] * 40
