@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Hashable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,16 @@ from tests.wheels.schemes import HUGE, Unprintable
 from tickwheel import errors
 
 # What the parameters of other types are given.
-GIVEN = {"int": 1, "float": 1.0, "bool": True, "int | None": 1, "str": "x", "str | None": "x", "Sequence": ["x"]}
+GIVEN = {
+    "int": 1,
+    "float": 1.0,
+    "bool": True,
+    "int | None": 1,
+    "str": "x",
+    "str | None": "x",
+    "Sequence": ["x"],
+    "Any": SimpleNamespace(id="x", status="pending"),  # a task
+}
 KINDS = [
     kind
     for kind in vars(errors).values()

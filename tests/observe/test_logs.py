@@ -114,7 +114,8 @@ def test_a_story_is_told_with_its_fields_and_quietly(configure: Configure) -> No
     assert lines["never", "info"]["event"] == "task 'never' of 'note' cancelled: not needed"
     retried = lines["x", "warning"]
     assert retried["event"] == "task 'x' of 'fail' retried: attempt 1 of 2 failed; the next one is in 5 s"
-    assert (retried["handler"], retried["attempt"], retried["delay_ms"]) == ("fail", 1, 5_000)
+    assert (retried["handler"], retried["attempt"]) == ("fail", 1)
+    assert 4_900 <= retried["delay_ms"] <= 5_000, "outcomes are gathered for some milliseconds"
     assert (retried["logger"], retried["took_ms"]) == ("tickwheel.tasks", 0)
     assert retried["exception"].rstrip().endswith("ValueError: x")
     assert lines["x", "error"]["attempt"] == 2

@@ -141,6 +141,7 @@ def test_a_clock_that_was_set_is_seen_and_the_ticks_go_on(world: World) -> None:
         before = scrape(metrics)
         assert before["tickwheel_clock_step_seconds"] == 0
         world.clock.step_wall(-HOUR * 10**9)
+        await scheduler.add("note", {"what": "soon"}, delay=20)
         await asyncio.sleep(30)
         after = scrape(metrics)
         assert after["tickwheel_clock_step_seconds"] == -HOUR

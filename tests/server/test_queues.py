@@ -101,7 +101,7 @@ def test_a_consumer_that_hangs_up_takes_no_message_with_it(server: Served) -> No
         ("q:lease", {"lease": "soon"}, 422, "invalid-duration", ["/lease"]),
         ("q:lease", {"wait": "2m"}, 422, "invalid-lease", ["/wait"]),
         ("q:lease", {"colour": 1}, 422, "invalid-body", ["/colour"]),
-        ("a%20b:lease", {}, 422, "invalid-task", []),
+        ("a%20b:lease", {}, 422, "invalid-task", ["/queue"]),
         ("q:take", {}, 404, "not-found", []),
         ("q/messages/m:eat", {}, 404, "not-found", []),
         ("q/messages:ack", {}, 404, "not-found", []),

@@ -58,7 +58,7 @@ def test_claims_that_are_over_are_forgotten(prefix: Prefix) -> None:
         names = [f"{number:03}" for number in range(200)]
         left = []
         for _ in range(4):
-            await store.add([task(each, partition=int(each) % PARTITIONS) for each in names])
+            await store.add([task(each, partition=int(each) % PARTITIONS) for each in names], "replace")
             claimed = await store.claim(leases, names, 1000)
             assert await finish(store, leases, claimed) == [True] * len(names)
             left.append(await count(store, store._ground.keys.claims))

@@ -208,23 +208,6 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     asyncio.run(use())
 
 
-def test_a_task_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "tasks.db"
-
-    async def main() -> None:
-        store = await open_store(f"sqlite:///{path}")
-        await store.add([task("a"), task("b")])
-        connection = apsw.Connection(str(path))
-        connection.execute("UPDATE tasks SET body = x'7b7d' WHERE id = 'a'")
-        connection.close()
-        with pytest.raises(StoreError, match="cannot be read"):
-            await store.get(["a"])
-        assert await store.get(["b"]) == [task("b")]
-        await store.close()
-
-    asyncio.run(main())
-
-
 @pytest.mark.parametrize(
     ("extra", "driver", "url"),
     [

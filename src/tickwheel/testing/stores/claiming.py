@@ -33,7 +33,8 @@ class Claiming(Opening):
         leases = await own(store)
         found = await store.due(leases, 3000, None, 10)
         assert ids(found) == ["first", "B", "a", "b", "é", "last"]
-        assert found[3] == Due(2000, "b", 1, 9, 0, "orders.cancel")
+        assert replace(found[3], handler="") == Due(2000, "b", 1, 9, 0)
+        assert found[3].handler in ("orders.cancel", ""), "a store may leave it out"
         assert ids(await store.due([leases[2], leases[0]], 3000, None, 10)) == ["B", "a", "é", "last"]
         assert await store.due([], 3000, None, 10) == []
 
