@@ -74,7 +74,7 @@ def worker(
 
 
 def say(what: str) -> None:
-    """Print a line for whoever looks at the terminal, or at the log of a container."""
+    """Print a line to the terminal or the container log."""
     print(f"tickwheel: {what}", flush=True)
 
 

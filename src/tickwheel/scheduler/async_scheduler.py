@@ -174,7 +174,7 @@ class AsyncScheduler(Verbs):
     async def stop(self, grace: Duration | None = None) -> None:
         """Begin nothing more, wait for what runs, write its outcomes, and close the store; no effect if it is stopped.
 
-        What still runs after the grace period (option `grace_s`, unless told here) is interrupted and runs again
+        What still runs after the grace period (by default the option `grace_s`) is interrupted and runs again
         elsewhere, or later. A call that comes while another one waits can make the wait shorter; one that is cancelled
         waits no longer, and raises when everything is stopped.
         """
@@ -338,7 +338,7 @@ class AsyncScheduler(Verbs):
         """Cancel a task: at once if it waits; if it runs, it is asked to stop."""
         task_id, reason = check_id(task_id), check_reason(reason)
         async with self._held_back(task_id):
-            # To cancel twice is to cancel once: nobody is told again.
+            # A second cancel changes nothing and emits no event.
             before = (await self._opened.get([task_id]))[0] if self.events.heard else None
             task = self._readable(task_id, (await self._opened.cancel([task_id], reason))[0])
         changed = before is None or before.status is not Status.CANCELLED

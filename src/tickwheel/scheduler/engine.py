@@ -160,7 +160,7 @@ class Engine:
         return recovery
 
     async def _withdraw(self) -> None:
-        """Give back what was taken: whoever tries again shall not have to wait for us to be missed."""
+        """Release all partitions, so that the next start does not have to wait for their leases to expire."""
         with suppress(StoreError):
             await self._holdings.retire()  # before the loops end: no round is broken off
         await self._end_loops()
@@ -443,8 +443,8 @@ class Engine:
     async def hold_back(self, ids: Collection[str]) -> AsyncIterator[None]:
         """Claim none of these tasks meanwhile, and give up the claims of those that have not begun.
 
-        Tasks are claimed some milliseconds before they are due. To whoever changes them here they are pending until
-        they begin:
+        Tasks are claimed some milliseconds before they are due. In this process they count as pending until they
+        begin:
 
             claim       cancel, pause, ...         due
             |-----------|--------------------------|

@@ -19,7 +19,7 @@ from tickwheel.tasks.fields import SPAN_MS_MAX, number, whole
 
 __all__ = ["Options"]
 
-BESIDE: Final = ("run", "clock", "chance", "webhooks")  # what a scheduler takes that is no number
+OTHER_ARGUMENTS: Final = ("run", "clock", "chance", "webhooks")  # of a scheduler, besides its options
 
 LIMITS: Final = {
     "horizon_ms": (1_000, SPAN_MS_MAX),
@@ -54,7 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Make options of what a caller gives, or say what is wrong with it."""
         for name in given:
             if name not in cls.__struct_fields__:
-                raise UnknownOption(name, [*cls.__struct_fields__, *BESIDE])
+                raise UnknownOption(name, [*cls.__struct_fields__, *OTHER_ARGUMENTS])
         return cls(**given)
 
     def __post_init__(self) -> None:

@@ -111,7 +111,7 @@ class Scheduler:
     def stop(self, grace: Duration | None = None) -> None:
         """Begin nothing more, wait for what runs, write its outcomes, and close the store; no effect if it is stopped.
 
-        What still runs after the grace period (option `grace_s`, unless told here) is interrupted and runs again
+        What still runs after the grace period (by default the option `grace_s`) is interrupted and runs again
         elsewhere, or later. A call that comes while another one waits can make the wait shorter.
         """
         self._check_thread("stop")
@@ -149,7 +149,7 @@ class Scheduler:
             self._thread = None
 
     async def _clear_loop(self) -> None:
-        """Finish a start or stop that was interrupted, and cancel what is left: whoever waits for it does not hang."""
+        """Finish an interrupted start or stop, and cancel what is left, so that no caller waits for ever."""
         await self._inner.stop(0)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for other in others:
@@ -396,7 +396,7 @@ class Scheduler:
 
 
 def wait(future: "Future[T]") -> T:
-    """Wait for what runs on a loop; whoever interrupts the wait (Ctrl-C) cancels it."""
+    """Wait for a coroutine on a loop; an interrupt (Ctrl-C) cancels it."""
     try:
         return future.result()
     except BaseException:

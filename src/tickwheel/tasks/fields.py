@@ -12,7 +12,7 @@ tickwheel.errors.InvalidTask: invalid priority 2.0: expected an int from -1,000 
 Traceback (most recent call last):
 tickwheel.errors.InvalidTask: unknown field 'prioritty'; did you mean 'priority'?
 
-Subclasses of str, int, float, list and dict, enums among them, become the plain type. A bool is no number.
+Subclasses of str, int, float, list and dict, enums among them, become the plain type. A bool is not a number.
 """
 
 from collections.abc import Collection, Iterable, Mapping
