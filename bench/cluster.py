@@ -153,7 +153,7 @@ def spent(nodes: Nodes, names: list[str]) -> tuple[float, float]:
     ours = {os.getpid()}
     while more := {pid for pid, parent in parents.items() if parent in ours and pid not in ours}:
         ours |= more
-    of_nodes = {nodes.processes[name].pid for name in names}
+    of_nodes = {process.pid or 0 for process in map(nodes.processes.__getitem__, names)}
     a_second = os.sysconf("SC_CLK_TCK")
     others = ours - of_nodes - {os.getpid()}
     return sum(ticks[pid] for pid in of_nodes) / a_second, sum(ticks[pid] for pid in others) / a_second

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from time import perf_counter_ns
@@ -127,5 +128,6 @@ def start_and_cancel_on_one_core(rig: CancelRig, subject: Subject, n: int) -> La
     """Do the same with all threads of the process on one core; they stay there."""
     core = {min(os.sched_getaffinity(0))}
     for thread in Path("/proc/self/task").iterdir():
-        os.sched_setaffinity(int(thread.name), core)
+        with suppress(ProcessLookupError):  # it has just ended
+            os.sched_setaffinity(int(thread.name), core)
     return start_and_cancel(rig, subject, n)

@@ -20,7 +20,7 @@ MONTH_MS = 30 * 86_400_000  # on a clock that jumps, leases may be long
 
 # For real: scheduler = AsyncScheduler("sqlite:///tasks.db"), and no clock.
 clock = VirtualClock(int(datetime(2024, 2, 29, 12, tzinfo=UTC).timestamp()) * 10**9)
-scheduler = AsyncScheduler("memory://", clock=clock, lease_ttl_ms=MONTH_MS, rescan_ms=MONTH_MS)
+scheduler = AsyncScheduler("memory://", clock=clock, lease_ttl_ms=MONTH_MS, rescan_ms=MONTH_MS, horizon_ms=MONTH_MS)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The commands against a server, and those for many tasks at once: real processes, a real file."""
+"""The commands against a server, and those for many tasks at once: a real server, a real file."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.faketime import clock_off_by
-from tests.test_cli import MODULE, answer, tickwheel
+from tests.test_cli import MODULE, answer, tickwheel, typed
 
 PATIENCE_S = 60
 
@@ -54,7 +54,7 @@ def test_a_server_takes_the_place_of_a_store(shop: Path, url: str) -> None:
     assert ask("retry", "order 7/ä")["status"] == "pending"
     assert [run["id"] for run in ask("simulate")] in ([], ["order 7/ä"]), "it may have run by now"
     assert ask("doctor")["advice"] == []
-    told = tickwheel(shop, "doctor", "--url", url, code=1, **clock_off_by(3600))
+    told = typed(shop, "doctor", "--url", url, code=1, **clock_off_by(3600))
     assert "the store's clock is 3,6" in told
     assert "s behind this machine's" in told
     [node] = ask("cluster")["nodes"]
@@ -62,7 +62,13 @@ def test_a_server_takes_the_place_of_a_store(shop: Path, url: str) -> None:
     assert node["node"] == answer(shop, "cluster")["nodes"][0]["node"]
     cron = ask("add", "shout", '{"word": "b"}', "--cron", "0 9 * * *", "--tz", "Europe/Berlin", "--retries", "3")
     assert (cron["trigger"]["tz"], cron["retry"]["retries"]) == ("Europe/Berlin", 3)
-    shown = tickwheel(shop, "top", "--url", url, "-n", "1")
+    series = ask("add", "shout", "--every", "1h", "--id", "series", "--overlap", "queue_one", "--max-crashes", "5")
+    assert (series["overlap"], series["max_crashes"]) == ("queue_one", 5)
+    assert ask("pause", "series")["paused"]
+    assert not ask("resume", "series", "--run-missed")["paused"]
+    ask("run-now", "series")
+    assert ask("cancel", "series", "--run-only")["status"] in ("pending", "running")
+    shown = typed(shop, "top", "--url", url, "-n", "1")
     assert re.search(r"level 0 .*\n", shown)
     assert "pending" in shown
 

@@ -1,4 +1,4 @@
-"""Runs the state machines of wheels, timers and recipes for a given time, each round with new examples.
+"""Runs the state machines of wheels, timers, recipes, stores and schedulers for a time, each round with new examples.
 
 The rounds alternate between the build that is installed and the interpreted one.
 
@@ -20,7 +20,9 @@ REPOSITORY = Path(__file__).parent.parent
 def machines() -> list[str]:
     """Return the tests that are state machines: the modules named after a model."""
     folders = ("wheels", "timers", "recipes")
-    return [str(path) for folder in folders for path in sorted((REPOSITORY / "tests" / folder).glob("test_*model.py"))]
+    found = [path for folder in folders for path in sorted((REPOSITORY / "tests" / folder).glob("test_*model.py"))]
+    promises = ["stores/test_promises_model.py", "scheduler/test_promises_model.py", "stores/test_promises_mutants.py"]
+    return [str(path) for path in (*found, *(REPOSITORY / "tests" / name for name in promises))]
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from bench.durable.children import PackageMissing, SampleFailed, take_sample
-from bench.durable.report import Run, document, print_report
+from bench.durable.report import TASKS_MAX, Run, document, print_report
 from bench.durable.samples import GROUPS, Sample, samples_of
 from bench.durable.targets import TARGETS_OF
 from tickwheel.testing.etcd import EtcdCluster
@@ -39,6 +39,7 @@ class Options:
     repeats: int
     folder: Path
     store: str
+    tasks_max: int
 
 
 def read_options(arguments: Sequence[str]) -> Options:
@@ -58,8 +59,17 @@ def read_options(arguments: Sequence[str]) -> Options:
         default="sqlite",
         help="but for sqlite: on a server started for it",
     )
+    parser.add_argument(
+        "--tasks-max",
+        type=_tasks,
+        default=TASKS_MAX,
+        metavar="N",
+        help="no more tasks in a sample; of few, figures mean little",
+    )
     given = parser.parse_args(arguments)
-    return Options(given.quick, given.json, given.strict, given.only, given.repeats, given.out, given.store)
+    return Options(
+        given.quick, given.json, given.strict, given.only, given.repeats, given.out, given.store, given.tasks_max
+    )
 
 
 def _groups(text: str) -> tuple[str, ...]:
@@ -76,16 +86,22 @@ def _repeats(text: str) -> int:
     return int(text)
 
 
+def _tasks(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= TASKS_MAX:
+        raise argparse.ArgumentTypeError(f"a number from 1 to {TASKS_MAX:,}, not {text!r}")
+    return int(text)
+
+
 def measure(options: Options) -> Run:
     """Take all samples, in rounds, so that a noisy minute hits all alike."""
-    run = Run(options.quick, options.store)
+    run = Run(options.quick, options.store, options.tasks_max)
     samples = [sample for sample in samples_of(options.store) if sample.group in options.groups]
     with ExitStack() as stack:
         filled = {}
         for sample in samples:
             if sample.shared:
                 filled[sample.name] = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="durable-")))
-                take_sample("fill", filled[sample.name], sample.size(quick=options.quick))
+                take_sample("fill", filled[sample.name], sample.size(quick=run.quick, tasks_max=run.tasks_max))
         for turn in range(options.repeats):
             for number, sample in enumerate(samples, 1):
                 _show(f"round {turn + 1} of {options.repeats}, {number} of {len(samples)}: {sample.name}")
@@ -99,7 +115,9 @@ def _take(run: Run, sample: Sample, filled: Path | None, turn: int) -> None:
     os.sync()  # what the last one left to be written to the disk would be this one's burden
     try:
         with tempfile.TemporaryDirectory(prefix="durable-") as fresh, _store(run.store, sample) as url:
-            figures = take_sample(sample.name, filled or Path(fresh), sample.size(quick=run.quick), turn, url)
+            figures = take_sample(
+                sample.name, filled or Path(fresh), sample.size(quick=run.quick, tasks_max=run.tasks_max), turn, url
+            )
     except SampleFailed as error:
         run.gaps[sample.name] = str(error)
         run.failed = run.failed or not isinstance(error, PackageMissing)
@@ -144,7 +162,13 @@ def main(arguments: Sequence[str]) -> int:
         print("\ninterrupted; nothing was written", file=sys.stderr)
         return 130
     # Where the files went is nobody's concern but the caller's.
-    told = {"store": options.store, "quick": options.quick, "groups": options.groups, "repeats": options.repeats}
+    told = {
+        "store": options.store,
+        "quick": options.quick,
+        "tasks_max": options.tasks_max,
+        "groups": options.groups,
+        "repeats": options.repeats,
+    }
     result = json.dumps(document(run, told), indent=1)
     options.folder.mkdir(parents=True, exist_ok=True)
     name = "durable.json" if options.store == "sqlite" else f"durable-{options.store}.json"

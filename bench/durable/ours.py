@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.durable.setting import DAYS_AHEAD, Figures, Setting
 from tickwheel import AsyncScheduler
-from tickwheel.scheduler.draft import draft
+from tickwheel.scheduler.task_builder import build_task
 from tickwheel.stores.sqlite import SqliteStore
 from tickwheel.tasks.record import Status, Task
 from tickwheel.tasks.registry import Handler
@@ -159,7 +159,7 @@ def _wish(due_ms: int) -> dict[str, Any]:
 def draft_far(task_id: str, now_ms: int, partitions: int) -> Task:
     """Make a task of the same form as everywhere here."""
     handler = Handler(name="noop", function=draft_far)
-    return draft(handler, {"args": {"order_id": 7}, "delay": DELAY}, task_id, now_ms * 1_000_000, partitions)
+    return build_task(handler, {"args": {"order_id": 7}, "delay": DELAY}, task_id, now_ms * 1_000_000, partitions)
 
 
 def far_id(number: int) -> str:

@@ -41,7 +41,7 @@ def noop(order_id: int) -> None:
 def apsw_add(setting: Setting) -> Figures:
     """Insert n rows of the same content into the same tables, with nothing around it."""
     from bench.durable.ours import draft_far, far_id  # noqa: PLC0415 - for a sample of another peer it need not be there
-    from tickwheel.stores import bounds  # noqa: PLC0415
+    from tickwheel.stores import validation  # noqa: PLC0415
     from tickwheel.stores.sqlite.connection import connect  # noqa: PLC0415
     from tickwheel.stores.sqlite.schema import TASKS  # noqa: PLC0415
     from tickwheel.stores.sqlite.statements import SQL  # noqa: PLC0415
@@ -50,7 +50,7 @@ def apsw_add(setting: Setting) -> Figures:
     connection = connect(setting.folder / "tasks.db", TASKS, lambda _: None)
     now_ms = time.time_ns() // 1_000_000
     tasks = [draft_far(far_id(number), now_ms, 64) for number in range(setting.n)]
-    rows = [_new_row(task, bounds.encode(task)) for task in tasks]
+    rows = [_new_row(task, validation.encode(task)) for task in tasks]
     began_s = time.perf_counter()
     for first in range(0, setting.n, BATCH):
         connection.execute("BEGIN IMMEDIATE")

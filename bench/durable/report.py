@@ -18,7 +18,7 @@ from bench.durable.targets import Key, Target, judge
 from bench.results import environment
 from bench.verdict import Verdict
 
-__all__ = ["Run", "document", "print_report"]
+__all__ = ["TASKS_MAX", "Run", "document", "print_report"]
 
 NARROW = 110  # a pipe has no width; the tables need about this
 NAMES = {
@@ -41,6 +41,8 @@ UNITS = {
     "early": ("early", "tasks"),
 }
 
+TASKS_MAX = 1_000_000  # the most that a sample is about
+
 
 @dataclass(slots=True)
 class Run:
@@ -48,6 +50,7 @@ class Run:
 
     quick: bool
     store: str = "sqlite"
+    tasks_max: int = TASKS_MAX
     samples: dict[Key, list[float]] = field(default_factory=dict)
     gaps: dict[str, str] = field(default_factory=dict)
     failed: bool = False  # whether something is missing that could have been measured
@@ -67,7 +70,7 @@ def document(run: Run, options: dict[str, Any]) -> dict[str, Any]:
         "figures": [
             {
                 "sample": name,
-                "n": SAMPLES[name].size(quick=run.quick),
+                "n": SAMPLES[name].size(quick=run.quick, tasks_max=run.tasks_max),
                 "figure": figure,
                 "median": median(taken),
                 "samples": taken,
@@ -108,7 +111,9 @@ def print_report(run: Run) -> None:
     for (name, figure), taken in run.samples.items():
         what, unit = UNITS[figure]
         numbers = (median(taken), min(taken), max(taken))
-        table.add_row(name, f"{SAMPLES[name].size(quick=run.quick):,}", what, *map(_short, numbers), unit)
+        table.add_row(
+            name, f"{SAMPLES[name].size(quick=run.quick, tasks_max=run.tasks_max):,}", what, *map(_short, numbers), unit
+        )
     console.print(table)
     for package, number in _peers(run).items():
         console.print(f"  beside {package} {number}", style="dim", highlight=False)

@@ -37,9 +37,9 @@ class Sample:
     package: str = ""  # whose it is, if it is not ours
     flushed: bool = False  # whether a Redis server has to write to the disk before it answers; otherwise each second
 
-    def size(self, *, quick: bool) -> int:
+    def size(self, *, quick: bool, tasks_max: int) -> int:
         """Return how many tasks, or tasks a second, it is about."""
-        return self.quick_n if quick else self.n
+        return min(self.quick_n if quick else self.n, tasks_max)
 
 
 _ALL = (

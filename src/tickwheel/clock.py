@@ -9,14 +9,17 @@ still until it is told to go on, so that tests and simulations of a year take mi
     1500000000
 """
 
+import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import InvalidOption
+from tickwheel.errors import InvalidClock, InvalidOption
 
-__all__ = ["Clock", "SystemClock", "VirtualClock"]
+__all__ = ["Clock", "SystemClock", "VirtualClock", "boottime_of", "monotonic_reader"]
 
 # Where a virtual wall clock begins: the first second of 2024, in UTC.
 WALL_START_NS: Final = 1_704_067_200 * 10**9
@@ -32,6 +35,18 @@ class Clock(Protocol):
         """Time of day, since 1970 in UTC; may be stepped."""
 
 
+def monotonic_reader(clock: object) -> Callable[[], int]:
+    """Return what reads a clock that somebody has given; `InvalidClock` if it is not one."""
+    read: Callable[[], int] | None = getattr(clock, "monotonic_ns", None)
+    try:
+        now_ns = None if read is None else read()
+    except TypeError:  # its class was given, or something else that cannot be called
+        now_ns = None
+    if read is None or type(now_ns) is not int:
+        raise InvalidClock(clock)
+    return read
+
+
 class SystemClock:
     """The machine's clocks."""
 
@@ -41,6 +56,16 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
     monotonic_ns = staticmethod(time.monotonic_ns)
     time_ns = staticmethod(time.time_ns)
+    if sys.platform == "linux":
+        boottime_ns = staticmethod(partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME))
+    else:
+        boottime_ns = staticmethod(time.monotonic_ns)  # goes on during suspend on Windows; elsewhere it may not
+
+
+def boottime_of(clock: Clock) -> Callable[[], int]:
+    """Return the reading of a clock that goes on while the machine is suspended; its monotonic one, if it has none."""
+    boottime_ns: Callable[[], int] = getattr(clock, "boottime_ns", clock.monotonic_ns)
+    return boottime_ns
 
 
 class VirtualClock:
@@ -58,6 +83,10 @@ class VirtualClock:
         return self._monotonic_ns / 1e9
 
     def monotonic_ns(self) -> int:
+        """How far it was advanced."""
+        return self._monotonic_ns
+
+    def boottime_ns(self) -> int:
         """How far it was advanced."""
         return self._monotonic_ns
 

@@ -9,6 +9,7 @@ what to do:
     tickwheel.errors.NotWholeTicks: delay must be a whole number of ticks, not 1.5 (float); ...
 """
 
+import re
 from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
 from typing import Any, Self
@@ -23,10 +24,10 @@ __all__ = [
     "DuplicateHandler",
     "DuplicateKey",
     "DuplicateTask",
+    "Fail",
     "FarSchedulerUnfit",
     "ForeignTimer",
     "ForeignWorkers",
-    "GiveUp",
     "HandMovedBack",
     "InstanceStuck",
     "InvalidArguments",
@@ -62,21 +63,23 @@ __all__ = [
     "PayloadTooLarge",
     "ProcessDied",
     "ResultTooLarge",
+    "RetryAfter",
     "RunCancelled",
     "RunFailed",
+    "RunNotBegun",
     "RunTimedOut",
     "SchedulerForked",
     "SchedulerNotStarted",
     "SchemaTooNew",
     "ServerAway",
     "ServerRefused",
+    "Snooze",
     "StoreClosed",
     "StoreError",
     "StoreFileInUse",
     "StoreUnavailable",
-    "TaskHasChanged",
-    "TaskIsOver",
-    "TaskIsRunning",
+    "TaskFinished",
+    "TaskRunning",
     "TaskUnreadable",
     "TickwheelError",
     "TimerNotFired",
@@ -84,7 +87,6 @@ __all__ = [
     "TimersStopped",
     "TooManyLeases",
     "TooManyTimers",
-    "TryLater",
     "UnknownHandler",
     "UnknownInstance",
     "UnknownOption",
@@ -93,6 +95,7 @@ __all__ = [
     "UnknownTask",
     "UnknownWorkItem",
     "UnnamedHandler",
+    "VersionMismatch",
     "WebhookFailed",
     "WheelClosed",
     "WorkersClosed",
@@ -103,9 +106,6 @@ __all__ = [
 
 # What fits into one line of a log with the sentence around it.
 SHOWN_CHARS_MAX = 80
-
-# 1,000 years, the longest duration there is.
-WAIT_MS_MAX = 31_557_600_000_000
 
 # Python refuses to print integers of more digits than an option of it says, and takes long for many.
 SHOWN_BITS_MAX = 2048
@@ -267,6 +267,8 @@ class HandMovedBack(TickwheelError, ValueError):
 class InvalidLimit(TickwheelError, ValueError):
     """A limit on how many to hand out must be at least one, and at most what one answer holds."""
 
+    field = "limit"
+
     def __init__(self, limit: object, most: int | None = None) -> None:
         self.limit = limit
         self.most = most
@@ -303,11 +305,15 @@ class NotCopyable(TickwheelError, TypeError):
 
 
 class DuplicateKey(TickwheelError, ValueError):
-    """A pending timer already has this key."""
+    """A pending timer, or something that is watched, already has this key."""
 
-    def __init__(self, key: Hashable) -> None:
+    def __init__(self, key: Hashable, *, watched: bool = False) -> None:
         self.key = key
-        super().__init__(f"a timer with key {shown(key)} is pending; stop or restart it, or choose another key")
+        super().__init__(
+            f"key {shown(key)} is already watched; touch it, or forget it first"
+            if watched
+            else f"a timer with key {shown(key)} is pending; stop or restart it, or choose another key"
+        )
 
 
 class ForeignTimer(TickwheelError, ValueError):
@@ -518,7 +524,7 @@ class UnknownTask(TickwheelError, LookupError):
         super().__init__(f"there is no task {shown(task_id)}; it may have been purged")
 
 
-class TaskIsRunning(TickwheelError, RuntimeError):
+class TaskRunning(TickwheelError, RuntimeError):
     """What was asked for cannot be done while the task runs."""
 
     def __init__(self, task_id: str) -> None:
@@ -526,7 +532,7 @@ class TaskIsRunning(TickwheelError, RuntimeError):
         super().__init__(f"task {shown(task_id)} is running; cancel it, or wait until it is done")
 
 
-class TaskIsOver(TickwheelError, RuntimeError):
+class TaskFinished(TickwheelError, RuntimeError):
     """What was asked for cannot be done to a task that is over."""
 
     def __init__(self, task_id: str, status: str) -> None:
@@ -535,7 +541,7 @@ class TaskIsOver(TickwheelError, RuntimeError):
         super().__init__(f"task {shown(task_id)} is {status}; retry it, or add it again")
 
 
-class TaskHasChanged(TickwheelError, RuntimeError):
+class VersionMismatch(TickwheelError, RuntimeError):
     """Somebody changed the task since it was read."""
 
     def __init__(self, task_id: str, version: int) -> None:
@@ -596,10 +602,13 @@ class SchemaTooNew(StoreError):
 class SchedulerNotStarted(TickwheelError, RuntimeError):
     """The scheduler is not started."""
 
-    def __init__(self, *, stopped: bool = False) -> None:
+    def __init__(self, *, stopped: bool = False, broken: bool = False) -> None:
         self.stopped = stopped
+        self.broken = broken
         super().__init__(
-            "this scheduler was stopped; call start() to use it again"
+            "the event loop of this scheduler ended by an error, which was logged; restart this program"
+            if broken
+            else "this scheduler was stopped; call start() to use it again"
             if stopped
             else "this scheduler is not started; use it in a `with` block (`async with` for AsyncScheduler), "
             "or call start() first"
@@ -631,9 +640,10 @@ class SchedulerForked(TickwheelError, RuntimeError):
 class UnknownStore(TickwheelError, ValueError):
     """No store goes by this URL."""
 
-    def __init__(self, url: str, known: Sequence[str]) -> None:
-        self.url = url
-        super().__init__(f"{shown(url)} is no store; URLs begin with {', '.join(known)}")
+    def __init__(self, url: str, known: Sequence[str] = (), why: str | None = None) -> None:
+        self.url = re.sub(r"(?<=://)(?!/).*@", "***@", url, flags=re.DOTALL)  # no user, and no password
+        reason = f"; URLs begin with {', '.join(known)}" if why is None else f": {why}"
+        super().__init__(f"{shown(self.url)} is no store{reason}")
 
 
 class InvalidFilter(TickwheelError, ValueError):
@@ -643,7 +653,9 @@ class InvalidFilter(TickwheelError, ValueError):
 class InvalidCursor(TickwheelError, ValueError):
     """Not a cursor of this store."""
 
-    def __init__(self, cursor: str) -> None:
+    field = "cursor"
+
+    def __init__(self, cursor: object) -> None:
         self.cursor = cursor
         super().__init__(f"{shown(cursor)} is not where a page ended; begin without a cursor")
 
@@ -727,17 +739,30 @@ class RunFailed(TickwheelError, RuntimeError):
 
 
 class ProcessDied(TickwheelError, RuntimeError):
-    """The process in which a run was made is gone."""
+    """The process in which a run was made is gone, or was not ready to make it and was killed."""
 
-    def __init__(self, handler: str, task_id: str, exit_code: int | None, signal: str | None = None) -> None:
+    def __init__(
+        self,
+        handler: str,
+        task_id: str,
+        exit_code: int | None,
+        signal: str | None = None,
+        *,
+        not_ready_s: float | None = None,
+    ) -> None:
         self.handler = handler
         self.task_id = task_id
         self.exit_code = exit_code
         self.signal = signal
+        self.not_ready_s = not_ready_s
         how = f"was killed by {signal}" if signal else f"ended with exit code {exit_code}"
+        look_for = "a crash, os._exit() or too little memory"
+        if not_ready_s is not None:
+            how = f"was not ready to begin within {not_ready_s:g} s, and was killed"
+            look_for = "an import that hangs or takes long, or a suspended process"
         super().__init__(
             f"the process that ran handler {shown(handler)} for task {shown(task_id)} {how}; another takes its place, "
-            "look for a crash, os._exit() or too little memory"
+            f"look for {look_for}"
         )
 
 
@@ -754,6 +779,14 @@ class WorkersClosed(TickwheelError, RuntimeError):
 
     def __init__(self) -> None:
         super().__init__("these workers are closed, and this run was not begun; make new Workers()")
+
+
+class RunNotBegun(TickwheelError, RuntimeError):
+    """The claim of a task was no longer valid when its handler would have begun."""
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        super().__init__(f"task {task_id!r}: its claim was no longer valid when a worker was free; it was not begun")
 
 
 class ForeignWorkers(TickwheelError, RuntimeError):
@@ -779,18 +812,24 @@ class ServerRefused(TickwheelError, RuntimeError):
         super().__init__(f"the server refuses: {why} ({status})")
 
 
-class TryLater(TickwheelError, RuntimeError):
-    """A run failed and knows when to try again; raise it from a handler to say so. The retries are counted as ever."""
+class RetryAfter(TickwheelError, RuntimeError):
+    """Raise this from a handler to fail the run and set the wait before the next attempt; retries count as usual."""
 
-    def __init__(self, why: str, wait_ms: int) -> None:
-        if type(wait_ms) is not int or not 0 <= wait_ms <= WAIT_MS_MAX:
-            raise InvalidOption("wait_ms", wait_ms, "an int from 0 to 1,000 years of milliseconds")
-        self.wait_ms = wait_ms
-        super().__init__(f"{why}; it can be tried again in {wait_ms / 1000:g} s")
+    def __init__(self, delay: object, reason: str = "the run failed") -> None:
+        self.delay = delay  # a Duration; checked when the run is over
+        super().__init__(f"{reason}; retry after {shown(delay)}")
 
 
-class GiveUp(TickwheelError, RuntimeError):
-    """A run failed, and every other one would; raise it from a handler to end the task, occurrences and all."""
+class Snooze(TickwheelError, RuntimeError):
+    """Raise this from a handler to run again later without counting a failure."""
+
+    def __init__(self, delay: object, reason: str = "snoozed") -> None:
+        self.delay = delay  # a Duration; checked when the run is over
+        super().__init__(f"{reason}; run again after {shown(delay)}")
+
+
+class Fail(TickwheelError, RuntimeError):
+    """Raise this from a handler to fail the occurrence without a retry; a recurring task goes on with its next one."""
 
 
 # -- webhooks

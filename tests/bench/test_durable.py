@@ -23,6 +23,7 @@ STARTED = {"start_s", "memory_mb"}
 CHANGED = {"add_us", "cancel_us", "list_us"}
 LATE = {"p50_ms", "p99_ms", "p999_ms"}
 TINY = {"add_many": 20, "group_commit": 64, "fire": 20, "lateness": 20}  # tasks, or tasks a second
+FEW = ("--quick", "--repeats", 1, "--tasks-max", 100)
 A, B, C = (("fire, tickwheel", figure) for figure in ("a", "b", "c"))
 
 
@@ -76,7 +77,7 @@ def test_what_was_asked_for_is_measured_and_told_as_json(tmp_path: Path) -> None
 def test_another_store_is_measured_by_our_samples_and_what_is_about_it(
     tmp_path: Path, store: str, name: str, beside: list[str]
 ) -> None:
-    done = run_durable("--store", store, "--quick", "--repeats", 1, "--only", "add_many,fire", "--out", tmp_path)
+    done = run_durable("--store", store, *FEW, "--only", "add_many,fire", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / f"durable-{store}.json").read_text())
     assert [figure["sample"] for figure in result["figures"]] == ["add_many, tickwheel", "fire, tickwheel", *beside]
@@ -88,7 +89,7 @@ def test_another_store_is_measured_by_our_samples_and_what_is_about_it(
 
 
 def test_redis_is_measured_beside_arq_and_with_every_write_flushed(tmp_path: Path) -> None:
-    done = run_durable("--store", "redis", "--quick", "--repeats", 1, "--only", "add_many,fire", "--out", tmp_path)
+    done = run_durable("--store", "redis", *FEW, "--only", "add_many,fire", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "durable-redis.json").read_text())
     names = {"add_many, tickwheel", "add_many, flushed", "fire, tickwheel", "fire, arq", "fire, flushed"}
@@ -98,7 +99,7 @@ def test_redis_is_measured_beside_arq_and_with_every_write_flushed(tmp_path: Pat
 
 
 def test_tables_name_every_figure_and_target(tmp_path: Path) -> None:
-    done = run_durable("--quick", "--repeats", 1, "--only", "add_many", "--out", tmp_path)
+    done = run_durable(*FEW, "--only", "add_many", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert all(sample.name in done.stdout for sample in samples_of("sqlite") if sample.group == "add_many")
     assert all(target.promise in done.stdout for target in TARGETS)
@@ -120,7 +121,7 @@ def test_package_that_is_missing_leaves_a_gap_and_the_rest_is_measured(
 ) -> None:
     (tmp_path / "huey.py").write_text("raise ModuleNotFoundError('No module named huey')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    done = run_durable("--quick", "--repeats", 1, "--only", "add_many", "--json", "--out", tmp_path)
+    done = run_durable(*FEW, "--only", "add_many", "--json", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert [gap["sample"] for gap in result["gaps"]] == ["add_many, huey"]
@@ -139,6 +140,7 @@ def test_sample_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest
         (["--only", "everything"], "there is no 'everything'"),
         (["--repeats", "0"], "a number from 1 to"),
         (["--repeats", "6"], "a number from 1 to"),
+        (["--tasks-max", "0"], "a number from 1 to"),
         (["--fast"], "unrecognized arguments"),
         (["--store", "paper"], "invalid choice"),
     ],

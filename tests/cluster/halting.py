@@ -11,6 +11,7 @@ import asyncio
 import signal
 from typing import Any, Final, Literal, NamedTuple, Self
 
+from tests.scheduler.flaky import NOT_AWAITED
 from tickwheel.stores import Store
 
 __all__ = ["HALTS", "Halt", "HaltingStore"]
@@ -53,7 +54,7 @@ class HaltingStore:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        if name in ("partitions", "changes", "close"):
+        if name in NOT_AWAITED:
             return found
 
         async def call(*args: Any, **kwargs: Any) -> Any:

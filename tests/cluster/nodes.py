@@ -1,19 +1,27 @@
-"""Processes that run the tasks of one store, and one that adds them: what stories of several are played with."""
+"""Processes that run the tasks of one store, and one that adds them: what stories of several are played with.
+
+Processes are forked from one that has imported everything and done nothing else (multiprocessing's fork server), so
+that hundreds can be killed in a minute. One whose clock is off is an interpreter of its own.
+"""
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from tests.cluster.checker import Line
+from tests.cluster import node
+from tests.cluster.checker import Line, Wall
 from tests.cluster.halting import Halt
 from tests.faketime import clock_off_by
 from tickwheel.errors import StoreError
@@ -22,12 +30,18 @@ from tickwheel.stores import Store, open_store
 from tickwheel.stores.contract import PAGE_MAX
 from tickwheel.tasks import Status, Task
 
-__all__ = ["LEASE_MS", "PATIENCE_S", "WALL_AHEAD_NS", "Nodes", "now_ns", "on_stage", "play", "until"]
+__all__ = ["FORKING", "LEASE_MS", "PATIENCE_S", "WALL_AHEAD_NS", "Nodes", "now_ns", "on_stage", "play", "until"]
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 30.0  # for what takes a second or two on a machine that has nothing else to do
 LEASE_MS = 2_000
 WALL_AHEAD_NS = time.time_ns() - time.monotonic_ns()
+
+FORKING: Final = multiprocessing.get_context("forkserver")
+STORES: Final = [f"tickwheel.stores.{store}" for store in ("sqlite", "postgres", "redis", "etcd")]
+# A child imports the main module as well: `chaos` and what it needs.
+FORKING.set_forkserver_preload([*STORES, "tests.cluster.campaign", "rich.progress", "rich.table"])
+SPAWNING: Final = multiprocessing.get_context("spawn")
 
 
 class Nodes:
@@ -38,10 +52,12 @@ class Nodes:
         self.oracle = folder / "oracle.txt"
         self.oracle.touch()
         self.log = folder / "nodes.txt"  # what they have to say
+        self.log.touch()
         self.store = store
         self.adder = AsyncScheduler(store, run=False)
         self.lease_ms = lease_ms
-        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.wall = Wall(WALL_AHEAD_NS)
+        self.processes: dict[str, BaseProcess] = {}
         self.ids: dict[str, str] = {}  # the node id of each
         self.acknowledged: list[str] = []
         self._told: list[Line] = []
@@ -49,31 +65,42 @@ class Nodes:
 
     async def start(self, name: str, *, url: str | None = None, halt: Halt | None = None, clock_off_s: int = 0) -> None:
         """Start a process, and wait until it has started; from then on it may come to the step that it stops at."""
-        arguments = [url or self.url, str(self.oracle), name, str(self.lease_ms)]
-        if halt is not None:
-            arguments.append(str(halt))
-        command = [sys.executable, "-m", "tests.cluster.node", *arguments]
-        settings = clock_off_by(clock_off_s) if clock_off_s else {}
-        self.processes[name] = process = await asyncio.to_thread(begin, command, settings, self.log)
-        assert process.stdout is not None
-        self.ids[name] = (await asyncio.to_thread(process.stdout.readline)).strip()
+        arguments = (url or self.url, str(self.oracle), name, self.lease_ms, None if halt is None else str(halt))
+        heard, told = multiprocessing.Pipe(duplex=False)
+        with heard:
+            with told, environment(clock_off_by(clock_off_s) if clock_off_s else {}):
+                context = SPAWNING if clock_off_s else FORKING
+                process = context.Process(target=node.run, args=(told, str(self.log), *arguments), daemon=True)
+                process.start()
+            self.processes[name] = process
+            self.ids[name] = await asyncio.to_thread(hear, heard)
         assert self.ids[name], f"{name} could not start: {self.log.read_text()[-2000:]}"
 
     def send(self, name: str, number: signal.Signals) -> None:
-        self.processes[name].send_signal(number)
+        pid = self.processes[name].pid
+        assert pid is not None
+        os.kill(pid, number)
 
     async def until_halted(self, name: str) -> None:
         """Wait until a process has suspended itself."""
 
         async def is_so() -> bool:
-            return process_state(self.processes[name].pid) == "T"
+            return self.is_halted(name)
 
         await until(is_so)
 
+    def is_halted(self, name: str) -> bool:
+        """Say whether a process is suspended."""
+        return process_state(self.processes[name].pid) == "T"
+
     async def end(self, name: str, number: signal.Signals) -> int:
-        """Send a signal and wait for the end."""
-        self.send(name, number)
-        return await asyncio.to_thread(self.processes[name].wait, PATIENCE_S)
+        """Send a signal, unless the process has ended, and wait for the end."""
+        with suppress(ProcessLookupError):
+            self.send(name, number)
+        await asyncio.to_thread(self.processes[name].join, PATIENCE_S)
+        code = self.processes[name].exitcode
+        assert code is not None, f"{name} did not end"
+        return code
 
     async def held(self) -> dict[str, set[int]]:
         """Return the partitions of each process."""
@@ -132,11 +159,19 @@ class Nodes:
 
         await until(are_done)
 
-    async def add(self, tasks: int, seconds: float = 0.0, delay_s: float = 0.0) -> list[str]:
+    async def add(
+        self, tasks: int, seconds: float = 0.0, delay_s: float = 0.0, *, at_most_once: bool = False
+    ) -> list[str]:
         first = len(self.acknowledged)
         args = {"seconds": seconds}
         added = await self.adder.add_many(
-            {"handler": "work", "args": args, "delay": delay_s, "id": f"task-{first + number}"}
+            {
+                "handler": "work",
+                "args": args,
+                "delay": delay_s,
+                "id": f"task-{first + number}",
+                "at_most_once": at_most_once,
+            }
             for number in range(tasks)
         )
         self.acknowledged += [task.id for task in added]
@@ -209,7 +244,27 @@ def begin(
         )
 
 
-def process_state(pid: int) -> str:
+@contextmanager
+def environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Have other settings for a process that is started meanwhile."""
+    before = dict(os.environ)
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def hear(heard: Connection) -> str:
+    """Return what a process says when it has started; nothing if it ended before."""
+    try:
+        return str(heard.recv())
+    except EOFError:
+        return ""
+
+
+def process_state(pid: int | None) -> str:
     """Return how the system has a process: R, S, T if it is suspended."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
@@ -246,6 +301,5 @@ async def on_stage(folder: Path, url: str, lease_ms: int = LEASE_MS) -> AsyncIte
     finally:
         for process in nodes.processes.values():
             process.kill()
-            with process:  # closes its pipe, and waits for it
-                pass
+            process.join()
         await store.close()

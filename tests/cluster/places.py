@@ -5,8 +5,9 @@ A new one needs one entry in PLACES: what makes it, and a `Place`. One without a
 
 import fcntl
 import signal
+import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -23,6 +24,8 @@ __all__ = ["PLACES", "Place", "sqlite_writable"]
 
 Act = Callable[[], None]
 
+DISK_BYTES: Final = 1 << 29  # for some hundred thousand tasks and their history
+
 
 class Place(NamedTuple):
     """A store that is empty, and what can be done to its server."""
@@ -33,6 +36,8 @@ class Place(NamedTuple):
     stops: Mapping[str, Act] = {}  # in each way that it can be stopped
     writable: Callable[[], bool] = lambda: True  # False if a suspended node keeps everybody from writing
     others: Sequence[tuple[str, int]] = ()  # that are in the URL as well: a proxy leads to one that is there
+    file: Path | None = None  # of a store without a server
+    full: Callable[[], AbstractContextManager[None]] | None = None  # fills the disk of the file for a while
 
     def via(self, port: int) -> str:
         """Return its URL through a proxy."""
@@ -60,8 +65,30 @@ def sqlite_writable(path: Path) -> bool:
 
 @contextmanager
 def sqlite(folder: Path) -> Iterator[Place]:
-    path = folder / "tasks.db"
-    yield Place(f"sqlite:///{path}", writable=partial(sqlite_writable, path))
+    """Make a place on a disk of its own, if this process may mount one: it can then be full."""
+    disk = folder / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tickwheel-chaos", str(disk)]
+    mounted = subprocess.run(command, check=False, capture_output=True).returncode == 0
+    path = disk / "tasks.db"
+    full = partial(filled, disk / "filling") if mounted else None
+    try:
+        yield Place(f"sqlite:///{path}", writable=partial(sqlite_writable, path), file=path, full=full)
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@contextmanager
+def filled(filling: Path) -> Iterator[None]:
+    """Take all the room that is left on a disk, until the end."""
+    try:
+        with filling.open("wb", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(1 << 20))
+        yield
+    finally:
+        filling.unlink()
 
 
 @contextmanager

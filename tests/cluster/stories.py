@@ -10,6 +10,7 @@ from tests.cluster.checker import EVERYBODY, Fault
 from tests.cluster.nodes import Nodes, now_ns
 from tests.cluster.stream import Stream
 from tickwheel.stores import open_store
+from tickwheel.stores.contract import Change
 from tickwheel.testing.stores.scenario import task
 
 __all__ = ["hints_are_heard_again", "one_is_killed_and_one_suspended", "server_crashes", "something_happens", "told"]
@@ -81,11 +82,11 @@ def server_crashes(server: Server, *signals: signal.Signals) -> Callable[[Nodes]
     return something_happens(*map(ends, signals))
 
 
-async def told(heard: AsyncIterator[set[int]], partition: int) -> bool:
+async def told(heard: AsyncIterator[dict[int, Change]], partition: int) -> bool:
     """Wait to be told of a partition, and not of all of them."""
     async with asyncio.timeout(20):
         async for partitions in heard:
-            if partitions == {partition}:
+            if partitions.keys() == {partition}:
                 return True
     return False
 

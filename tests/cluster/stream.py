@@ -1,7 +1,7 @@
 """Tasks that are added all the time, whatever happens, and what was promised of each.
 
 Each is added again and again until it is acknowledged. Some are sent twice at the same time, some are cancelled and
-some moved, just when they are due.
+some moved, just when they are due, some are to run at most once, and of some only so many at once.
 """
 
 import asyncio
@@ -11,23 +11,27 @@ from random import Random
 from typing import Final
 
 from tests.cluster.checker import EVERYBODY, Fault, Target, Verdict, judge
-from tests.cluster.nodes import PATIENCE_S, WALL_AHEAD_NS, Nodes, now_ns
-from tickwheel.errors import StoreError, TaskIsOver, TaskIsRunning
+from tests.cluster.node import NARROW
+from tests.cluster.nodes import PATIENCE_S, Nodes, now_ns
+from tickwheel.errors import StoreError, TaskFinished, TaskRunning
 from tickwheel.tasks import Status, Task
 
-__all__ = ["Stream"]
+__all__ = ["PER_S", "Stream"]
 
 WORKERS: Final = 8
+PER_S: Final = 150.0  # tasks
 AGAIN_S: Final = 0.05  # after an add that was not acknowledged
 DELAY_S_MAX: Final = 0.6
 RUN_S: Final = 0.02
+NARROW_RUN_S: Final = 0.15  # so that there are often more than may run at once
+CRASHES_MAX: Final = 1_000  # no task is to blame for what its nodes suffer
 SPREAD_S: Final = 0.06  # of a cancel or a move around the moment it races with: claims are made 50 ms ahead
 
 
 class Stream:
     """A stream of tasks, by chance, and the promises that were made."""
 
-    def __init__(self, nodes: Nodes, chance: Random, per_s: float = 150.0) -> None:
+    def __init__(self, nodes: Nodes, chance: Random, per_s: float = PER_S) -> None:
         self._nodes = nodes
         self._chance = chance
         self._pause_s = WORKERS / per_s
@@ -56,7 +60,7 @@ class Stream:
             list(tasks.values()),
             self._nodes.told(),
             [*faults, *self._stalls],
-            wall_ahead_ns=WALL_AHEAD_NS,
+            wall=self._nodes.wall,
             lease_ms=self._nodes.lease_ms,
         )
         self._nodes.keep_evidence(tasks[each] for each in sorted(verdict.broken))
@@ -73,9 +77,14 @@ class Stream:
         delay_s = self._chance.random() * DELAY_S_MAX
         fate = self._chance.random()
         times = 3 if fate < 0.05 else 1
-        added = await asyncio.gather(*(self._until_acknowledged(task_id, delay_s) for _ in range(times)))
+        once = 0.05 <= fate < 0.25
+        narrow = 0.25 <= fate < 0.35
+        added = await asyncio.gather(
+            *(self._until_acknowledged(task_id, delay_s, once=once, narrow=narrow) for _ in range(times))
+        )
         assert len({task.run_at for task in added}) == 1, "they are one task"
-        self.targets[task_id] = Target(added[0].run_at)
+        limit = NARROW if narrow else None
+        self.targets[task_id] = Target(added[0].run_at, at_most_once=once, limit=limit)
         self._nodes.acknowledged.append(task_id)
         if fate > 0.9:
             race = self._cancel if fate > 0.95 else self._move
@@ -83,12 +92,20 @@ class Stream:
             self._racing.add(racing)
             racing.add_done_callback(self._racing.discard)
 
-    async def _until_acknowledged(self, task_id: str, delay_s: float) -> Task:
-        args = {"seconds": RUN_S}
+    async def _until_acknowledged(self, task_id: str, delay_s: float, *, once: bool, narrow: bool) -> Task:
+        handler, args = ("narrow", {"seconds": NARROW_RUN_S}) if narrow else ("work", {"seconds": RUN_S})
         while True:
             begun_ns = now_ns()
             try:
-                return await self._nodes.adder.add("work", args, id=task_id, delay=delay_s, on_conflict="keep")
+                return await self._nodes.adder.add(
+                    handler,
+                    args,
+                    id=task_id,
+                    delay=delay_s,
+                    at_most_once=once,
+                    max_crashes=CRASHES_MAX,
+                    on_conflict="keep",
+                )
             except StoreError:
                 await asyncio.sleep(AGAIN_S)
             finally:
@@ -113,7 +130,7 @@ class Stream:
         await asyncio.sleep(max(after_s, 0))
         try:
             moved = await self._nodes.adder.reschedule(task_id, delay=0.3)
-        except (TaskIsRunning, TaskIsOver):
+        except (TaskRunning, TaskFinished):
             return
         except StoreError:
             # It was moved or not: either time is right, and the one it has had is the earlier.

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.cluster.nodes import play, until
 from tests.cluster.stories import something_happens
 from tickwheel.errors import StoreError
-from tickwheel.scheduler.draft import partition_of
+from tickwheel.scheduler.task_builder import partition_of
 from tickwheel.stores import Store, open_store
 from tickwheel.stores.contract import Finish
 from tickwheel.tasks import Status, Task

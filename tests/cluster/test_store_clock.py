@@ -9,6 +9,7 @@ import pytest
 from tests.cluster.campaign import Campaign
 from tests.cluster.nodes import Nodes, play
 from tests.cluster.places import Place
+from tests.cluster.stream import PER_S
 from tickwheel import VirtualClock
 from tickwheel.cluster import StoreClock
 
@@ -18,6 +19,8 @@ MS = 1_000_000
 
 class Timekeeper:
     """The clock of a store, which takes its time to answer."""
+
+    local_clock = False
 
     def __init__(self, own: VirtualClock, ahead_ns: int) -> None:
         self.own, self.ahead_ns, self.there_ns, self.back_ns = own, ahead_ns, 0, 0
@@ -73,9 +76,22 @@ def test_a_step_of_the_nodes_own_clock_changes_nothing_until_the_store_is_asked(
     assert clock.in_doubt, "it asks again now and then"
 
 
+def test_the_machines_clock_is_that_of_a_file_at_every_moment() -> None:
+    own = VirtualClock()
+    clock, store = StoreClock(own), Timekeeper(own, 0)
+    store.local_clock = True
+    ask(clock, store)
+    for step_ns in (-HOUR_NS, 2 * HOUR_NS, -3):
+        own.step_wall(step_ns)
+        assert clock.time_ns() == own.time_ns()
+    store.ahead_ns = HOUR_NS  # it was opened with another clock
+    ask(clock, store)
+    assert clock.time_ns() == own.time_ns() // MS * MS + HOUR_NS
+
+
 def test_nodes_whose_clocks_are_an_hour_off_run_everything_in_time(served_place: Place, tmp_path: Path) -> None:
     async def story(nodes: Nodes) -> None:
-        async with Campaign.on(nodes, served_place, 0) as campaign:
+        async with Campaign.on(nodes, served_place, 0, PER_S // 2) as campaign:
             async with campaign.stream.flowing():
                 for wrong_s in (3600, -3600):
                     name = await campaign.join(clock_off_s=wrong_s)

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.scheduler.flaky import FlakyStore
+from tests.scheduler.flaky import NOT_AWAITED, FlakyStore
 from tests.scheduler.worlds import World
 from tickwheel import aio
 from tickwheel.errors import StoreUnavailable
 from tickwheel.scheduler import AsyncScheduler
-from tickwheel.scheduler.draft import partition_of
+from tickwheel.scheduler.task_builder import partition_of
 from tickwheel.stores import Store
 
 __all__ = ["TTL_S", "AwayStore", "Cluster", "SlowStore", "id_in"]
@@ -49,14 +49,14 @@ class Cluster(World):
         engine: Any = self.nodes.pop(name)._engine
         for loop in engine._loops:
             loop.cancel()
-        engine._flights._waiting.clear()
-        for job, run in engine._workers._begun.items():
+        engine._executor._waiting.clear()
+        for job, run in engine._executor._workers._begun.items():
             job.tell = print  # which nobody of that node hears
             run.cancel()
 
     async def held(self) -> dict[str, int]:
         """Count the partitions of each node that has some."""
-        ids = {self.engine(name)._holdings._node: name for name in self.nodes}
+        ids = {self.engine(name)._ownership._node: name for name in self.nodes}
         return dict(Counter(ids.get(lease.node, "nobody we know") for lease in await self.store.leases()))
 
     def engine(self, name: str) -> Any:
@@ -104,6 +104,6 @@ class AwayStore(FlakyStore):
     away = False
 
     def __getattr__(self, name: str) -> Any:
-        if self.away and name not in ("partitions", "changes", "close"):
+        if self.away and name not in NOT_AWAITED:
             raise StoreUnavailable("it is away")
         return super().__getattr__(name)

@@ -37,7 +37,7 @@ def test_form_says_what_is_wrong_where_it_is_wrong(open_at: Open) -> None:
 
 
 def test_cron_is_explained_while_it_is_written(open_at: Open) -> None:
-    page = open_at("new")
+    page = open_at("new", forgiven="status of 422")  # to half an expression, if typing it takes long
     page.get_by_label("Cron", exact=True).check()
     page.get_by_label("Time zone").fill("Europe/Berlin")
     page.get_by_label("Cron expression").press_sequentially("0 9 * * *")
@@ -88,6 +88,31 @@ def test_task_is_paused_resumed_rescheduled_run_and_cancelled(open_at: Open, ser
     dialog.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="Tasks")).to_be_visible()
     assert service.client.get(f"/v1/tasks/{name}").status_code == 404
+
+
+def test_series_is_resumed_with_what_it_missed_and_one_run_of_it_is_stopped(open_at: Open, service: Service) -> None:
+    name = service.add("orders.count", id="series", every="1h", overlap="queue_one", max_crashes=5)
+    page = open_at(f"task/{name}")
+    facts, dialog = page.locator(".facts"), page.get_by_role("dialog")
+    expect(facts).to_contain_text("run one afterwards")
+    expect(facts).to_contain_text("0; it fails at 5")
+
+    def act(verb: str) -> None:
+        page.get_by_role("group", name="Actions").get_by_role("button", name=verb).click()
+
+    act("Pause")
+    act("Resume")
+    dialog.get_by_label("missed while paused").check()
+    dialog.get_by_role("button", name="Resume").click()
+    expect(page.locator(".bar .status")).to_have_text("pending")
+    act("Run now")
+    expect(page.locator(".bar .status")).to_have_text("running")
+    act("Cancel")
+    dialog.get_by_label("only this run").check()
+    dialog.get_by_role("button", name="Cancel").click()
+    expect(page.locator(".bar .status")).to_have_text("pending")
+    expect(facts).to_contain_text("Last runcancelled")
+    assert service.get(f"/v1/tasks/{name}")["last_run"]["status"] == "cancelled"
 
 
 def test_refusal_is_told_in_the_servers_words(open_at: Open, service: Service) -> None:

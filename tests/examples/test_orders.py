@@ -13,7 +13,7 @@ import pytest
 
 from tests.examples.commands import EXAMPLES, command, run
 from tickwheel import Scheduler
-from tickwheel.tasks import Status, Task
+from tickwheel.tasks import RunStatus, Status, Task
 from tickwheel.testing.postgres import PostgresServer
 
 ON_SQLITE = EXAMPLES / "orders_sqlite.py"
@@ -86,7 +86,7 @@ def test_a_shop_that_is_killed_between_any_two_steps_forgets_no_order(tmp_path: 
         for order in (102, 103):
             task = scheduler.get(f"cancel/{order}")
             assert (task.status, task.result) == (Status.COMPLETED, f"order {order} is cancelled")
-            assert [run.status for run in scheduler.history(task.id)].count(Status.COMPLETED) == 1
+            assert [run.status for run in scheduler.history(task.id)].count(RunStatus.COMPLETED) == 1
 
 
 def test_orders_have_half_an_hour_or_thirty_days(tmp_path: Path) -> None:

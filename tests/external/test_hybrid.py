@@ -18,7 +18,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from tickwheel import aio
 from tickwheel.errors import DuplicateTask, FarSchedulerUnfit, InvalidSchedule, InvalidTask
 from tickwheel.external import HybridScheduler
-from tickwheel.external.apscheduler import APSchedulerFar, door
+from tickwheel.external.apscheduler import APSchedulerFar, call_back, door
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.tasks import Status
 
@@ -69,7 +69,7 @@ def test_a_far_task_is_paused_until_apscheduler_calls_and_then_runs_in_time(plac
     async def main() -> None:
         async with place.open(kind) as (hybrid, jobs):
             task = await hybrid.add("note", {"what": "far"}, delay="1s", id="a", tags=["vip"])
-            assert (task.status, task.tags) == (Status.PAUSED, ["vip", "far"])
+            assert (task.listed_status, task.tags) == (Status.PAUSED, ["vip", "far"])
             assert [job.name for job in jobs.get_jobs()] == ["tickwheel: a"]
             near = await hybrid.add("note", {"what": "near"}, delay="0.1s")
             assert near.status is Status.PENDING
@@ -93,7 +93,7 @@ def test_what_is_far_and_what_is_near_is_decided_by_the_threshold(place: Place) 
                 assert (await hybrid.add("note", {"what": "x"}, **wish)).status is Status.PENDING
             far: list[dict[str, Any]] = [{"delay": "8d"}, {"at": datetime(2099, 1, 1, tzinfo=UTC)}]
             for wish in far:
-                assert (await hybrid.add("note", {"what": "x"}, **wish)).status is Status.PAUSED
+                assert (await hybrid.add("note", {"what": "x"}, **wish)).listed_status is Status.PAUSED
             assert len(jobs.get_jobs()) == 2
 
     aio.run(main())
@@ -122,7 +122,7 @@ def test_a_far_task_is_moved_and_comes_near_if_it_has_to(place: Place) -> None:
             await hybrid.add("note", {"what": "a"}, delay="1d", id="a")
             moved = await hybrid.reschedule("a", delay="2d")
             [job] = jobs.get_jobs()
-            assert moved.status is Status.PAUSED
+            assert moved.listed_status is Status.PAUSED
             assert job.next_run_time.timestamp() * 1000 == pytest.approx(moved.run_at - 500, abs=1)
             near = await hybrid.reschedule("a", delay="0.2s")
             assert (near.status, jobs.get_jobs()) == (Status.PENDING, [])
@@ -130,6 +130,41 @@ def test_a_far_task_is_moved_and_comes_near_if_it_has_to(place: Place) -> None:
             await hybrid.add("note", {"what": "b"}, delay="0.4s", id="b")
             assert (await hybrid.reschedule("b", delay="0.1s")).status is Status.PENDING
             await place.until_ran("a", "b")
+
+    aio.run(main())
+
+
+def test_a_far_task_that_is_paused_does_not_run_and_runs_when_it_is_resumed(place: Place) -> None:
+    async def main() -> None:
+        async with place.open(sweep_every="0.1s") as (hybrid, jobs):
+            task = await hybrid.add("note", {"what": "a"}, delay="1s", id="a", tags=["vip"])
+            assert (await hybrid.resume("a")).version == task.version, "nobody paused it"
+            assert (await hybrid.pause("a")).tags == ["vip"]
+            assert jobs.get_jobs() == []
+            call_back(place.url, "a")  # a call that was under way
+            await hybrid.add("note", {"what": "b"}, delay="1.2s", id="b")
+            await place.until_ran("b")  # the time of the first has passed, and sweeps have looked at it
+            assert (await hybrid.near.get("a")).listed_status is Status.PAUSED
+            assert (await hybrid.resume("a")).status is Status.PENDING
+            await place.until_ran("a", "b")
+
+    aio.run(main())
+
+
+def test_a_far_task_that_is_resumed_long_before_its_time_is_far_again(place: Place) -> None:
+    async def main() -> None:
+        async with place.open() as (hybrid, jobs):
+            await hybrid.add("note", {"what": "a"}, delay="30d", id="a", tags=["vip"])
+            await hybrid.pause("a")
+            again = await hybrid.resume("a")
+            assert (again.listed_status, again.tags) == (Status.PAUSED, ["vip", "far"])
+            assert len(jobs.get_jobs()) == 1
+            call_back(place.url, "a")
+            near = await hybrid.near.get("a")
+            assert (near.listed_status, near.tags) == (Status.PENDING, ["vip"])
+            assert (await hybrid.pause("a")).listed_status is Status.PAUSED
+            call_back(place.url, "a")
+            assert (await hybrid.near.get("a")).listed_status is Status.PAUSED, "it was meant"
 
     aio.run(main())
 

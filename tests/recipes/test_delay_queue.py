@@ -362,3 +362,5 @@ def test_an_item_without_a_delay_comes_before_one_that_is_due_at_the_end_of_its_
 def test_an_invalid_clock_is_refused() -> None:
     with pytest.raises(InvalidClock, match="invalid clock 5"):
         DelayQueue(clock=5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidClock, match="VirtualClock"):
+        DelayQueue(clock=VirtualClock)  # type: ignore[arg-type]

@@ -381,3 +381,19 @@ def test_a_touch_counts_from_when_its_key_was_found() -> None:
     assert idle == []
     timers.advance("1s")
     assert idle == [key]
+
+
+def test_nothing_is_watched_once_the_timers_are_stopped(timers: ManualTimers, timeouts: IdleTimeouts[str]) -> None:
+    timeouts.watch("a", 30, print)
+    timers.stop()
+    assert not timeouts.touch("a")
+    assert "a" not in timeouts
+    assert (len(timeouts), timeouts.idle_for("a")) == (0, None)
+    with pytest.raises(TimersStopped):
+        timeouts.watch("b", 30, print)
+
+
+def test_a_key_that_is_watched_is_refused_with_what_can_be_done(timeouts: IdleTimeouts[str]) -> None:
+    timeouts.watch("a", 30, print)
+    with pytest.raises(DuplicateKey, match="'a' is already watched; touch it, or forget it first"):
+        timeouts.watch("a", 60, print)

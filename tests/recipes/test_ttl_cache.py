@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable, MutableMapping
+from enum import IntEnum
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tickwheel import ManualTimers, TTLCache, VirtualClock
-from tickwheel.errors import InvalidCache, InvalidDuration, InvalidTimers, InvalidWeight
+from tickwheel.errors import InvalidCache, InvalidClock, InvalidDuration, InvalidTimers, InvalidWeight
 
 
 @pytest.fixture
@@ -428,6 +430,7 @@ def test_a_bad_duration_is_refused_and_changes_nothing(cache: TTLCache[str, int]
     [
         ("clock", object()),
         ("clock", 0),
+        ("clock", VirtualClock),
         ("timers", object()),
         ("on_evict", "print"),
         ("weigher", 5),
@@ -435,8 +438,19 @@ def test_a_bad_duration_is_refused_and_changes_nothing(cache: TTLCache[str, int]
     ],
 )
 def test_a_bad_option_is_refused(option: str, value: Any) -> None:
-    with pytest.raises((InvalidCache, InvalidTimers), match=option):
+    with pytest.raises((InvalidCache, InvalidClock, InvalidTimers), match=option):
         TTLCache(5, 10, **{option: value})
+
+
+class Size(IntEnum):
+    SMALL = 2
+
+
+@pytest.mark.parametrize("size", [Size.SMALL, np.int64(2)])
+def test_any_whole_number_is_a_size_and_a_weight(size: Any) -> None:
+    cache: TTLCache[str, int] = TTLCache(size, 10, weigher=lambda *_: size // 2)
+    cache["a"] = cache["b"] = cache["c"] = 1
+    assert (list(cache), cache.weight, type(cache.maxsize)) == (["b", "c"], 2, int)
 
 
 def test_without_any_expiry_it_is_refused() -> None:

@@ -44,9 +44,11 @@ def quiet_keys() -> Iterator[None]:
 @pytest.fixture
 def frequent_collections() -> Iterator[None]:
     thresholds = gc.get_threshold()
+    gc.freeze()  # what the other tests have left is not looked at each time
     gc.set_threshold(7)
     yield
     gc.set_threshold(*thresholds)
+    gc.unfreeze()
 
 
 # -- destructors

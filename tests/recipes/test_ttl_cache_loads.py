@@ -1,13 +1,15 @@
 """Threads that miss a key together load it once."""
 
+import signal
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import pytest
 
-from tickwheel import TTLCache, VirtualClock
+from tickwheel import COMPILED, TTLCache, VirtualClock
 from tickwheel.errors import MissingCallback, RecursiveLoad
 from tickwheel.recipes.cache_loads import _waiting
 
@@ -174,3 +176,37 @@ def test_what_cannot_be_called_is_refused(cache: TTLCache[str, Any]) -> None:
         cache.get_or_load("a", "fetch")  # type: ignore[arg-type]
     with pytest.raises(MissingCallback, match="invalid loader None: expected a function"):
         cache.get_or_load("a", None)  # type: ignore[arg-type]
+
+
+class Interrupted(BaseException):
+    """What a signal raises here."""
+
+
+def test_a_load_that_is_interrupted_anywhere_leaves_the_cache_free() -> None:
+    # Interpreted, an interrupt between taking a lock and the next line keeps it taken, as docs/timers.md says.
+    interrupts = 200 if COMPILED else 0
+    cache: TTLCache[int, int] = TTLCache(20, "1h")
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    def load_until_interrupted(after_s: float) -> None:
+        # Again after a while: an interrupt that falls into a callback of the garbage collector is not raised.
+        signal.setitimer(signal.ITIMER_REAL, after_s, 1.0)
+        try:
+            for number in count():
+                cache.get_or_load(number % 60, lambda key: key)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with ThreadPoolExecutor(1) as other:
+            for number in range(interrupts):
+                with pytest.raises(Interrupted):
+                    load_until_interrupted(0.001 + number % 10 * 0.0001)
+                assert other.submit(cache.get_or_load, number % 60, int).result(PATIENCE_SECONDS) == number % 60
+                assert list(_waiting) == []
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert cache._store.loads == {}

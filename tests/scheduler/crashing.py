@@ -1,23 +1,23 @@
 """A process that adds and runs tasks until it is killed: started again and again by test_crashes.py.
 
-    python -m tests.scheduler.crashing STORE ORACLE SEED [drain]
-
 It prints the id of each task that was acknowledged; handlers write to the oracle what they ran, for which moment,
-and when.
-With `drain` it adds nothing and ends when nothing is left to do.
+and when. With `drain` it adds nothing and ends when nothing is left to do.
 """
 
 import asyncio
 import os
-import sys
 import time
+from multiprocessing.connection import Connection
 from random import Random
 
 from tickwheel import aio
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.tasks import Status, TaskContext
 
+__all__ = ["run"]
+
 DELAY_S_MAX = 0.4
+CRASHES_MAX = 1_000  # more than there are: the process does not die of a task, but all die with it
 LEASE_MS = 400  # a killed owner holds up the next for so long
 
 
@@ -37,7 +37,12 @@ async def main(store: str, oracle: str, seed: int, *, drain: bool) -> None:
         number = 0
         while not drain:
             added = await scheduler.add_many(
-                {"handler": "note", "delay": chance.random() * DELAY_S_MAX, "id": f"{seed}-{number + offset}"}
+                {
+                    "handler": "note",
+                    "delay": chance.random() * DELAY_S_MAX,
+                    "id": f"{seed}-{number + offset}",
+                    "max_crashes": CRASHES_MAX,
+                }
                 for offset in range(chance.randrange(1, 20))
             )
             number += len(added)
@@ -50,5 +55,8 @@ async def main(store: str, oracle: str, seed: int, *, drain: bool) -> None:
             await asyncio.sleep(0.05)
 
 
-if __name__ == "__main__":
-    aio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), drain=sys.argv[4:] == ["drain"]))
+def run(printed: Connection, store: str, oracle: str, seed: int, drain: bool) -> None:
+    """Be that process."""
+    os.dup2(printed.fileno(), 1)
+    printed.close()
+    aio.run(main(store, oracle, seed, drain=drain))

@@ -1,11 +1,22 @@
 """A store that fails once: before a call does anything, or after it did, so that only the answer is lost."""
 
-from typing import Any
+from typing import Any, Final
 
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores import Store
 
-__all__ = ["FlakyStore"]
+__all__ = ["NOT_AWAITED", "FlakyStore"]
+
+# What a store tells at once, and what is no call of its data.
+NOT_AWAITED: Final = (
+    "partitions",
+    "timed_leases",
+    "finish_by_epoch",
+    "keeps_skipped",
+    "local_clock",
+    "changes",
+    "close",
+)
 
 
 class FlakyStore:
@@ -20,7 +31,7 @@ class FlakyStore:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        if name in ("partitions", "changes", "close"):
+        if name in NOT_AWAITED:
             return found
 
         async def call(*args: Any, **kwargs: Any) -> Any:

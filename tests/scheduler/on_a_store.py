@@ -5,7 +5,7 @@ import threading
 
 from tickwheel import aio
 from tickwheel.scheduler import AsyncScheduler, Scheduler
-from tickwheel.tasks import Status
+from tickwheel.tasks import RunStatus, Status
 
 __all__ = ["OnAStore"]
 
@@ -28,7 +28,7 @@ class OnAStore:
         with Scheduler(url, run=False) as other:
             kept = other.get(task.id)
             assert (kept.status, kept.result) == (Status.COMPLETED, 7)
-            assert [run.status for run in other.history(task.id)] == [Status.COMPLETED]
+            assert [run.status for run in other.history(task.id)] == [RunStatus.COMPLETED]
 
     def test_tasks_wait_in_the_store_for_a_process_that_runs_them(self, url: str) -> None:
         with Scheduler(url, run=False) as adder:
@@ -46,7 +46,7 @@ class OnAStore:
 
             async with scheduler:
                 await asyncio.wait_for(done.wait(), 10)
-            return str(scheduler.recovery)
+            return str(scheduler.startup_report)
 
         report = aio.run(main())
         assert ran == ["later"]

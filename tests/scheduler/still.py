@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from tickwheel.stores.contract import Change
 from tickwheel.stores.sqlite import SqliteStore
 
 __all__ = ["StillStore"]
@@ -14,11 +15,11 @@ __all__ = ["StillStore"]
 class StillStore:
     """An SQLite store on an event loop of its own: who calls it waits for the answer without letting time pass."""
 
-    def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
+    def __init__(self, path: Path, now_ms: Callable[[], int], **options: Any) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self._store: SqliteStore = self._wait(SqliteStore.open(path, now_ms=now_ms))
+        self._store: SqliteStore = self._wait(SqliteStore.open(path, now_ms=now_ms, **options))
         self.partitions = self._store.partitions
 
     def _wait(self, call: Coroutine[Any, Any, Any]) -> Any:
@@ -32,10 +33,10 @@ class StillStore:
 
         return call
 
-    async def changes(self, _: object) -> AsyncIterator[set[int]]:
+    async def changes(self, _: object) -> AsyncIterator[dict[int, Change]]:
         """Tell nothing: a hint may be lost."""
         await asyncio.Event().wait()
-        yield set()
+        yield {}
 
     def end(self) -> None:
         """Close it, and end its thread."""

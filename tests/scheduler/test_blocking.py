@@ -169,3 +169,69 @@ def test_run_forever_on_another_thread_ends_when_it_is_stopped() -> None:
     scheduler.stop()
     running.join(10)
     assert not running.is_alive()
+
+
+async def exit_program() -> None:
+    raise SystemExit(4)
+
+
+async def interrupt_program() -> None:
+    raise KeyboardInterrupt
+
+
+async def stop_loop() -> None:
+    asyncio.get_running_loop().stop()
+
+
+@pytest.mark.parametrize("harm", [exit_program, interrupt_program, stop_loop])
+def test_no_handler_ends_the_loop(harm: Callable[[], Any], caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = Scheduler("memory://")
+    ran = threading.Event()
+
+    @scheduler.task("harm")
+    async def harmful() -> None:
+        await asyncio.create_task(harm())
+
+    scheduler.task("other")(ran.set)
+
+    def use() -> None:
+        with scheduler:
+            scheduler.add("harm")
+            scheduler.add("other", delay=0.1)
+            assert ran.wait(10)
+            scheduler.counts()
+
+    user = threading.Thread(target=use, daemon=True)
+    user.start()
+    user.join(20)
+    assert ran.is_set()
+    assert not user.is_alive(), "a call hangs"
+    assert "tasks go on; raise Fail to end a run" in caplog.text
+
+
+def test_calls_and_run_forever_raise_when_the_loop_cannot_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    scheduler = Scheduler("memory://")
+    raised: list[SchedulerNotStarted] = []
+
+    async def break_loop() -> None:
+        loop: Any = asyncio.get_running_loop()
+        loop._selector.close()  # as a handler does that closes all files
+        await asyncio.sleep(3600)
+
+    def call(method: Callable[[], Any]) -> None:
+        with pytest.raises(SchedulerNotStarted, match="restart this program") as caught:
+            method()
+        raised.append(caught.value)
+
+    forever = threading.Thread(target=call, args=(scheduler.run_forever,), daemon=True)
+    scheduler.start()
+    forever.start()
+    calls = [lambda: scheduler.run(break_loop()), scheduler.counts, scheduler.stop]
+    for method in calls:
+        caller = threading.Thread(target=call, args=(method,), daemon=True)
+        caller.start()
+        caller.join(20)
+    forever.join(20)
+    assert len(raised) == 4, "a call hangs"
+    assert all(error.broken for error in raised)
+    assert "cannot go on: restart this program" in caplog.text

@@ -2,9 +2,11 @@
 
 import asyncio
 from threading import Event as Flag
+from typing import Any
 
 import pytest
 
+from tests.scheduler.flaky import FlakyStore
 from tests.scheduler.worlds import World
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.tasks import Status, Task
@@ -44,7 +46,7 @@ def test_a_cancel_that_is_acknowledged_before_a_task_is_due_keeps_it_from_runnin
 def test_a_claimed_task_that_is_paused_does_not_run_before_it_is_resumed(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         await add_claimed(world, scheduler, "a", 20)
-        assert (await scheduler.pause("a")).status is Status.PAUSED
+        assert (await scheduler.pause("a")).listed_status is Status.PAUSED
         await asyncio.sleep(10)
         assert world.ran == []
         await scheduler.resume("a")
@@ -150,3 +152,51 @@ def test_what_another_node_cancels_before_it_begins_does_not_begin(world: World)
         assert (task.status, task.reason) == (Status.CANCELLED, "not needed")
 
     world.play(story)
+
+
+def test_a_claim_is_given_up_if_the_clock_is_set_back_while_it_is_made(world: World) -> None:
+    class SetBack(FlakyStore):
+        async def claim(self, *args: Any) -> list[Task]:
+            claimed: list[Task] = await self._store.claim(*args)
+            if claimed and not world.ran and world.clock.monotonic_ns() < 2 * 10**9:
+                world.clock.step_wall(-900 * 10**9)
+            return claimed
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        added = await scheduler.add("note", {"what": "a"}, delay=1, id="a")
+        await asyncio.sleep(5)
+        assert (await scheduler.get("a")).status is Status.PENDING, "others may run it"
+        await asyncio.sleep(900)
+        assert world.ran == [(added.run_at, "a")]
+
+    world.store = SetBack(world.store, -1, after=False)
+    world.play(story)
+
+
+def test_a_task_cancelled_between_its_launch_and_its_first_step_has_not_begun(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        began: list[str] = []
+
+        @scheduler.task("first")
+        async def first() -> None:
+            began.append("first")
+            await scheduler.cancel("second")  # begun in the same step of the loop, and not at its first line
+
+        @scheduler.task("second")
+        async def second() -> None:
+            began.append("second")
+
+        await scheduler.add_many(
+            [
+                {"handler": "first", "id": "first", "delay": 1, "priority": 1},
+                {"handler": "second", "id": "second", "delay": 1},
+            ]
+        )
+        await asyncio.sleep(10)
+        task = await scheduler.get("second")
+        assert began == ["first"]
+        assert (task.status, task.started_at) == (Status.CANCELLED, None)
+        assert await scheduler.history("second") == []
+
+    world.play(story)
+    assert world.kinds("second") == ["added", "cancelled"]

@@ -1,37 +1,52 @@
 """A process that adds and runs tasks is killed, again and again: what it acknowledged runs, and nothing runs early."""
 
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
+from typing import TextIO
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.cluster.nodes import FORKING
+from tests.scheduler import crashing
+from tests.workers import functions
+from tickwheel.observe import Event
+from tickwheel.scheduler import Scheduler
+from tickwheel.tasks import Status
+
 KILLS = int(os.environ.get("TICKWHEEL_KILLS", "60"))
 LIFE_S_MAX = 0.25  # after it is ready
 
 
-def start(folder: Path, seed: int, *more: str) -> "subprocess.Popen[str]":
-    arguments = [str(folder / "tasks.db"), str(folder / "oracle.txt"), str(seed), *more]
-    command = [sys.executable, "-m", "tests.scheduler.crashing", *arguments]
-    return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+@contextmanager
+def started(folder: Path, seed: int, *, drain: bool = False) -> Iterator[tuple[BaseProcess, TextIO]]:
+    """Start a process, forked from one that has imported everything, and return what it prints."""
+    heard, printed = multiprocessing.Pipe(duplex=False)
+    arguments = (printed, str(folder / "tasks.db"), str(folder / "oracle.txt"), seed, drain)
+    child = FORKING.Process(target=crashing.run, args=arguments, daemon=True)
+    with heard:
+        with printed:
+            child.start()
+        with os.fdopen(os.dup(heard.fileno())) as out:
+            yield child, out
 
 
 def live_and_die(folder: Path, seed: int, chance: Random) -> list[str]:
     """Let a process live for a while, kill it, and return the ids it acknowledged."""
-    with start(folder, seed) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        try:
-            child.wait(chance.random() * LIFE_S_MAX)
-        except subprocess.TimeoutExpired:
-            child.send_signal(signal.SIGKILL)
-        lines = child.stdout.read().splitlines(keepends=True)
-    assert child.returncode == -signal.SIGKILL
+    with started(folder, seed) as (child, out):
+        assert out.readline() == "ready\n"
+        child.join(chance.random() * LIFE_S_MAX)
+        child.kill()
+        lines = out.read().splitlines(keepends=True)
+        child.join()
+    assert child.exitcode == -signal.SIGKILL
     # A line without its end was being printed when it died: acknowledged, but nobody saw the whole of it.
     return [line.strip() for line in lines if line.endswith("\n") and line.strip()]
 
@@ -42,8 +57,9 @@ def test_what_was_acknowledged_runs_though_every_process_is_killed(tmp_path: Pat
     acknowledged: list[str] = []
     for seed in range(KILLS):
         acknowledged += live_and_die(tmp_path, seed, chance)
-    with start(tmp_path, KILLS, "drain") as last:
-        assert last.wait(120) == 0
+    with started(tmp_path, KILLS, drain=True) as (last, _):
+        last.join(120)
+        assert last.exitcode == 0
     runs = [line.split() for line in (tmp_path / "oracle.txt").read_text().splitlines()]
     ran = Counter(task_id for task_id, _, _ in runs)
     assert [task_id for task_id in acknowledged if not ran[task_id]] == [], "lost"
@@ -53,3 +69,35 @@ def test_what_was_acknowledged_runs_though_every_process_is_killed(tmp_path: Pat
     assert len(acknowledged) > KILLS
     assert len(twice) < len(ran) / 2, twice
     assert max(ran.values()) <= 1 + KILLS
+
+
+def test_the_death_of_a_pool_process_is_a_crash_and_no_failure() -> None:
+    scheduler = Scheduler("memory://", processes=1)
+    scheduler.task("die", pool="process")(functions.kill_self)
+    seen: dict[str, list[str]] = {"again": [], "once": []}
+    failed = threading.Semaphore(0)
+
+    def listen(event: Event) -> None:
+        seen[event.task_id].append(event.kind)
+        if event.kind == "failed":
+            failed.release()
+
+    scheduler.events.listen(listen)
+    with scheduler:
+        args = {"number": signal.SIGKILL.value}
+        scheduler.add("die", args, id="again", max_crashes=2)
+        scheduler.add("die", args, id="once", at_most_once=True)
+        assert failed.acquire(timeout=60)
+        assert failed.acquire(timeout=60)
+        again, once = scheduler.get("again"), scheduler.get("once")
+        reasons = [run.reason for run in scheduler.history("again")]
+    assert (again.status, again.crashes, again.failures) == (Status.FAILED, 2, 0)
+    assert again.reason == "worker died 2 times while running this task"
+    assert "was killed by SIGKILL" in (again.error or "")
+    assert reasons == ["worker died while running this task"] * 2
+    assert (once.status, once.crashes) == (Status.FAILED, 1)
+    assert once.reason == "worker died while running this task; it runs at most once"
+    assert seen == {
+        "again": ["added", "started", "retried", "started", "failed"],
+        "once": ["added", "started", "failed"],
+    }

@@ -1,15 +1,31 @@
 """What one run returns or raises is its own affair: it is not repeated, and keeps no other task from its end."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from tests.scheduler.worlds import World
+from tests.wheels.schemes import Unprintable
 from tickwheel.durations import to_ns
-from tickwheel.errors import InvalidOption, TryLater
-from tickwheel.scheduler import AsyncScheduler
+from tickwheel.errors import (
+    InvalidResult,
+    ProcessDied,
+    RetryAfter,
+    RunCancelled,
+    RunNotBegun,
+    RunTimedOut,
+    Snooze,
+    TickwheelError,
+    UnknownHandler,
+    WorkersClosed,
+    WorkersFull,
+)
+from tickwheel.observe import Event
+from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.tasks import Status
+from tickwheel.workers.results import RESULT_BYTES_MAX
 
 DEEP: Any = 1
 for _ in range(500):
@@ -49,6 +65,25 @@ def test_a_result_that_cannot_be_stored_fails_without_a_retry(kind: str) -> None
     world.play(story)
     assert len(world.ran) == 3, "what it did was done once for each occurrence"
     assert world.kinds("odd") == ["added", "started", "failed"]
+
+
+@pytest.mark.parametrize(("more", "status"), [(0, Status.COMPLETED), (1, Status.FAILED)])
+def test_the_largest_result_that_is_accepted_is_kept(more: int, status: Status) -> None:
+    world = World()
+    result = "x" * (RESULT_BYTES_MAX - len('""') + more)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("large")
+        async def large() -> str:
+            return result
+
+        await scheduler.add("large", id="large")
+        await asyncio.sleep(10)
+        task = await scheduler.get("large")
+        assert task.status is status
+        assert task.result == (result if status is Status.COMPLETED else None)
+
+    world.play(story)
 
 
 class Unspeakable(Exception):
@@ -91,10 +126,10 @@ def test_an_exception_that_cannot_be_shown_fails_its_task(kind: type[BaseExcepti
 
 
 def test_an_outcome_that_cannot_be_decided_counts_as_a_failure() -> None:
-    class Slippery(TryLater):
+    class Slippery(RetryAfter):
         def __init__(self) -> None:
-            super().__init__("later", 5)
-            self.wait_ms = "soon"  # type: ignore[assignment] # an object of the caller's
+            super().__init__("5s")
+            self.delay = Unprintable()  # an object of the caller's
 
     world = World()
 
@@ -113,10 +148,22 @@ def test_an_outcome_that_cannot_be_decided_counts_as_a_failure() -> None:
     assert [what for _, what in world.ran] == ["after"]
 
 
-@pytest.mark.parametrize("wait_ms", [1.5, True, -1, 10**400, "5s", None])
-def test_a_wait_that_is_none_is_refused_where_it_is_raised(wait_ms: Any) -> None:
-    with pytest.raises(InvalidOption, match="wait_ms must be an int"):
-        TryLater("later", wait_ms)
+@pytest.mark.parametrize("delay", [-1, 10**400, "5 bananas", None])
+@pytest.mark.parametrize("kind", [RetryAfter, Snooze])
+def test_an_invalid_delay_counts_as_a_failure_with_the_usual_wait(kind: Any, delay: Any) -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("odd", retries=1)
+        async def odd() -> None:
+            raise kind(delay)
+
+        await scheduler.add("odd", id="odd")
+        await asyncio.sleep(600)
+        task = await scheduler.get("odd")
+        assert (task.status, task.failures) == (Status.FAILED, 2)
+
+    world.play(story)
 
 
 # -- never early
@@ -158,10 +205,51 @@ def test_a_wait_that_a_run_asks_for_is_not_cut_short() -> None:
             if len(begun) == 1:
                 world.clock.advance(0.0004)
                 begun[0] = world.clock.time_ns()
-                raise TryLater("not yet", wait_ms=10)
+                raise RetryAfter(0.01)
 
         await scheduler.add("later", id="later")
         await asyncio.sleep(60)
         assert begun[1] - begun[0] >= 10_000_000
 
     world.play(story)
+
+
+OWN_WORDS = (
+    InvalidResult("other", "t", "x"),
+    ProcessDied("other", "t", -9),
+    RunCancelled("t"),
+    RunCancelled("t", closing=True),
+    RunNotBegun("t"),
+    RunTimedOut("t", 1),
+    UnknownHandler("other", []),
+    WorkersClosed(),
+    WorkersFull(1),
+)
+
+
+@pytest.mark.parametrize("error", OWN_WORDS, ids=lambda error: type(error).__name__)
+def test_an_error_of_the_workers_that_a_handler_raises_is_an_ordinary_failure(error: TickwheelError) -> None:
+    scheduler = Scheduler("memory://")
+    failed = {"loop": threading.Event(), "thread": threading.Event()}
+
+    @scheduler.task("loop")
+    async def on_loop() -> None:
+        raise error
+
+    @scheduler.task("thread")
+    def on_thread() -> None:
+        raise error
+
+    def listen(event: Event) -> None:
+        if event.kind == "failed":
+            failed[event.task_id].set()
+
+    scheduler.events.listen(listen)
+    with scheduler:
+        for pool, is_failed in failed.items():
+            scheduler.add(pool, id=pool)
+            assert is_failed.wait(10), f"{pool}: {scheduler.get(pool)}"
+            task = scheduler.get(pool)
+            assert (task.status, task.failures) == (Status.FAILED, 1)
+            assert type(error).__name__ in (task.error or "")
+            assert [run.status for run in scheduler.history(pool)] == ["failed"]

@@ -113,13 +113,13 @@ def test_a_signal_while_it_starts_ends_it(tmp_path: Path, text: str) -> None:
     started = text.replace(
         "\n@scheduler.task",
         """
-from tickwheel.cluster import Holdings
-take = Holdings.take
+from tickwheel.cluster import Ownership
+take = Ownership.take
 async def killed(self, *args):
     import os
     os.kill(os.getpid(), signal.SIGTERM)
     await take(self, *args)
-Holdings.take = killed
+Ownership.take = killed
 
 @scheduler.task""",
         1,

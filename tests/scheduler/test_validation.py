@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tickwheel.errors import InvalidOption, TickwheelError, UnknownOption
 from tickwheel.scheduler import AsyncScheduler, Scheduler
-from tickwheel.tasks import LatePolicy, RetryPolicy, Webhook
+from tickwheel.tasks import LatePolicy, RetryPolicy, Task, Webhook
 
 HUGE = 10**5000
 CYCLE: list[Any] = []
@@ -134,6 +135,11 @@ def scheduler(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Schedu
         yield scheduler
 
 
+def as_stored(task: Task) -> Task:
+    """Return a task that waits without what is computed when it is read."""
+    return replace(task, reason=None, reason_code=None)
+
+
 def wished(field: str, value: Any) -> dict[str, Any]:
     return {field: value} if field in ("webhook", "queue") else {"handler": "note", field: value}
 
@@ -159,7 +165,7 @@ def test_a_wrong_change_is_named_and_changes_nothing(scheduler: Scheduler, field
     with pytest.raises(TickwheelError) as raised:
         scheduler.amend("a", **{field: value})
     assert raised.value.field == field
-    assert scheduler.get("a") == before
+    assert as_stored(scheduler.get("a")) == before
 
 
 @pytest.mark.parametrize(
@@ -170,7 +176,7 @@ def test_a_wrong_time_moves_nothing(scheduler: Scheduler, when: dict[str, Any]) 
     with pytest.raises(TickwheelError) as raised:
         scheduler.reschedule("a", **when)
     assert {raised.value.field} == when.keys()
-    assert scheduler.get("a") == before
+    assert as_stored(scheduler.get("a")) == before
 
 
 @pytest.mark.parametrize("task_id", [7, None, ["a"], {}])
@@ -228,7 +234,7 @@ def test_subclasses_become_the_plain_type_and_read_back_equal(scheduler: Schedul
         meta={"user": 7, "roles": ["admin"], "level": Level.HIGH},
         late=Text("skip"),  # type: ignore[arg-type]
     )
-    assert task == scheduler.get("a")
+    assert task == as_stored(scheduler.get("a"))
     assert task.args == {"first": 5, "text": "x", "pair": [1, {"a": "first"}]}
     assert task.meta == {"user": 7, "roles": ["admin"], "level": 5}
     for plain in (task.id, task.handler, *task.tags, task.args["text"], task.late.mode):
@@ -310,7 +316,7 @@ def test_a_handler_names_the_option_that_is_wrong(options: dict[str, Any], field
         {"ahead_ms": 5_000},
         {"run": "no"},
         {"run": 1},
-        {"chance": 7},
+        {"rng": 7},
     ],
 )
 def test_an_option_of_a_scheduler_that_cannot_work_is_named(options: dict[str, Any]) -> None:
@@ -426,13 +432,13 @@ def try_all(scheduler: AsyncScheduler, loop: asyncio.AbstractEventLoop) -> None:
         except TickwheelError:
             assert call(scheduler.counts()) == before
             return
-        assert call(scheduler.get(task.id)) == task
+        assert as_stored(call(scheduler.get(task.id))) == task
         args = changes.pop("args", None)
         try:
             after = call(scheduler.amend(task.id, args, **changes))
         except TickwheelError:
             after = task
-        assert call(scheduler.get(task.id)) == after
+        assert as_stored(call(scheduler.get(task.id))) == after
         call(scheduler.delete(task.id))
 
     try_one()

@@ -1,16 +1,25 @@
 """What an administrator does: finds tasks, changes them, and does the same to many; on virtual time."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from tests.scheduler.worlds import World
-from tickwheel.errors import DuplicateTask, InvalidTask, TaskHasChanged, TaskIsRunning, UnknownHandler, UnknownTask
+from tickwheel.errors import (
+    DuplicateTask,
+    InvalidTask,
+    StoreUnavailable,
+    TaskRunning,
+    UnknownHandler,
+    UnknownTask,
+    VersionMismatch,
+)
 from tickwheel.scheduler import AsyncScheduler
-from tickwheel.stores import Conflict, Filter
-from tickwheel.tasks import Every, Status
+from tickwheel.stores import Conflict, Filter, MemoryStore
+from tickwheel.tasks import Every, Status, Task
 
 
 @pytest.fixture
@@ -29,7 +38,7 @@ def test_what_has_expired_when_it_comes_due_is_cancelled(world: World) -> None:
         await asyncio.sleep(100)
         assert sorted(what for _, what in world.ran) == ["again", "again", "again", "in time"]
         late, again = await scheduler.get("late"), await scheduler.get("again")
-        assert (late.status, late.reason) == (Status.CANCELLED, "expired 5 s before it came due")
+        assert (late.status, late.reason) == (Status.CANCELLED, "expired 5 s before it could begin")
         assert (again.status, again.runs) == (Status.CANCELLED, 3)
         assert await scheduler.history("late") == []
 
@@ -92,11 +101,42 @@ def test_an_amended_task_runs_as_it_is_now(world: World) -> None:
     world.play(story)
 
 
+class ContestedStore(MemoryStore):
+    """A store on which somebody else changes a task after each of the next reads."""
+
+    reads_left = 0
+
+    async def get(self, ids: Sequence[str]) -> list[Task | None]:
+        found = await super().get(ids)
+        if self.reads_left:
+            self.reads_left -= 1
+            await self.reschedule(ids[0], 10**13 + self.reads_left)
+        return found
+
+
+def test_a_task_is_amended_however_often_others_change_it(world: World) -> None:
+    async def main() -> None:
+        store = ContestedStore(now_ms=world.now)
+        async with AsyncScheduler(store, run=False) as scheduler:
+            await scheduler.add("note", delay=60, id="a")
+            store.reads_left = 50
+            amended = await scheduler.amend("a", priority=7)
+            assert (amended.priority, store.reads_left) == (7, 0)
+            store.reads_left = 2
+            with pytest.raises(VersionMismatch):
+                await scheduler.amend("a", version=amended.version, priority=8)
+            store.reads_left = 10**9
+            with pytest.raises(StoreUnavailable, match="changed by others"):
+                await scheduler.amend("a", priority=9)
+
+    asyncio.run(main())
+
+
 def test_a_task_is_amended_only_as_it_was_read(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         await scheduler.add("note", {"what": "x"}, delay=60, id="a")
         await scheduler.amend("a", version=0, priority=1)
-        with pytest.raises(TaskHasChanged):
+        with pytest.raises(VersionMismatch):
             await scheduler.amend("a", version=0, priority=2)
         with pytest.raises(UnknownTask):
             await scheduler.amend("nobody", priority=2)
@@ -118,7 +158,7 @@ def test_a_deleted_task_does_not_run(world: World) -> None:
         assert (await scheduler.delete("a")).id == "a"
         with pytest.raises(UnknownTask):
             await scheduler.delete("a")
-        with pytest.raises(TaskIsRunning):
+        with pytest.raises(TaskRunning):
             await scheduler.delete("busy")
         await asyncio.sleep(20)
         assert [what for _, what in world.ran] == ["long"]

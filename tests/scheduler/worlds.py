@@ -34,7 +34,7 @@ class World:
     def scheduler(self, **options: Any) -> AsyncScheduler:
         """Make a scheduler that knows the handlers of this world."""
         scheduler = AsyncScheduler(
-            self.store, clock=self.clock, chance=Random(self.chance.random()), **{**self.options, **options}
+            self.store, clock=self.clock, rng=Random(self.chance.random()), **{**self.options, **options}
         )
         scheduler.events.listen(self.events.append)
 
@@ -54,6 +54,14 @@ class World:
             await asyncio.sleep(seconds)
 
         return scheduler
+
+    def perform(self, story: Callable[[], Awaitable[T]]) -> T:
+        """Let a story happen that makes its own schedulers, in virtual time."""
+
+        async def main() -> T:
+            return await story()
+
+        return aio.run(main(), clock=self.clock)
 
     def play(self, story: Callable[[AsyncScheduler], Awaitable[T]], **options: Any) -> T:
         """Let a story happen on a scheduler, in virtual time."""

@@ -52,7 +52,7 @@ def test_answers_under_keys_are_kept_for_a_day_and_bounded() -> None:
         async with running(app), httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
 
             async def move(key: str) -> int:
-                answer = await client.post("/v1/tasks/moved:run", headers={"idempotency-key": key})
+                answer = await client.patch("/v1/tasks/moved", json={"delay": "2h"}, headers={"idempotency-key": key})
                 version: int = answer.json()["version"]
                 return version
 

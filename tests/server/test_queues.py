@@ -30,7 +30,7 @@ def test_a_task_for_a_queue_is_shown_as_one(server: Served) -> None:
     assert task["retry"]["retries"] == 1000
     seen = server.get("/v1/tasks/shown")
     assert (seen["status"], seen["where"]) == ("pending", "waiting in its queue")
-    assert seen["why"] == "it waits in queue 'shown' for a consumer to lease it"
+    assert (seen["reason_code"], seen["reason"]) == ("no_capacity", "waiting in queue 'shown' for a consumer")
     assert server.get("/v1/tasks?name=queue:shown")["total"] == 1
 
 

@@ -1,5 +1,6 @@
 """One task at a time: added, read, changed, acted upon, deleted; and what is refused changes nothing."""
 
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -23,7 +24,8 @@ def test_a_task_is_added_and_read_with_everything_it_was_told(server: Served) ->
         "tags": ["vip", "gift"],
         "meta": {"by": "ada", "order": 7, "lines": [1, None]},
         "expires_at": "2090-01-01T00:00:00+01:00",
-        "at_most_once": True,
+        "overlap": "queue_one",
+        "max_crashes": 5,
     }
     answer = server.client.post("/v1/tasks", json={"handler": "echo", **wishes})
     assert answer.status_code == 201
@@ -31,7 +33,7 @@ def test_a_task_is_added_and_read_with_everything_it_was_told(server: Served) ->
     body = answer.json()
     assert body["deduplicated"] is False
     task = body["task"]
-    assert task == server.get("/v1/tasks/full") | {"why": task["why"]}
+    assert task == server.get("/v1/tasks/full")
     assert (task["name"], task["kind"], task["status"], task["version"]) == ("echo", "handler", "pending", 0)
     assert task["args"] == wishes["args"]
     assert task["trigger"] == {"type": "cron", "expression": "0 9 * * *", "tz": "Europe/Berlin"}
@@ -39,7 +41,7 @@ def test_a_task_is_added_and_read_with_everything_it_was_told(server: Served) ->
     assert task["meta"] == wishes["meta"]
     assert task["late"] == {"mode": "skip", "grace": 60.0, "catch_up": 100}
     assert (task["timeout"], task["priority"], task["times"], task["tags"]) == (300.0, 5, 7, ["vip", "gift"])
-    assert (task["expires"], task["at_most_once"]) == ("2089-12-31T23:00:00.000Z", True)
+    assert (task["expires"], task["overlap"], task["max_crashes"]) == ("2089-12-31T23:00:00.000Z", "queue_one", 5)
     assert len(task["next_runs"]) == 5
     assert task["next_runs"][0] == task["due"]
     assert task["where"] == "in the store, beyond the horizon" or task["where"] == "in the wheel"
@@ -78,7 +80,7 @@ def test_an_id_may_be_any_text(server: Served, task_id: str) -> None:
     path = f"/v1/tasks/{quote(task_id, safe='')}"
     if task_id != ".":  # clients take a dot out of an address before they send it
         assert server.get(path)["id"] == task_id
-        assert server.post(f"{path}:pause")["status"] == "paused"
+        assert server.post(f"{path}:pause")["paused"]
         assert server.get(f"{path}/runs") == {"runs": []}
         server.send("DELETE", path, status=204)
         server.get(path, status=404)
@@ -109,7 +111,7 @@ def test_a_change_is_conditional_on_the_version(server: Served) -> None:
     answer = server.client.patch(path, json={"priority": 1}, headers={"if-match": '"0"'})
     assert (answer.status_code, answer.headers["etag"]) == (200, '"1"')
     answer = server.client.patch(path, json={"priority": 2}, headers={"if-match": '"0"'})
-    assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (412, "task-has-changed")
+    assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (412, "version-mismatch")
     assert server.client.patch(path, json={"priority": 2}, headers={"if-match": "x"}).status_code == 412
     assert server.get(path)["priority"] == 1
 
@@ -118,21 +120,49 @@ def test_what_is_over_or_runs_is_not_changed_or_deleted_at_will(server: Served) 
     server.add("slow", id="busy")
     server.until("/v1/tasks/busy", status="running")
     assert server.get("/v1/tasks/busy")["where"] == "running here"
-    assert server.refused("/v1/tasks/busy", {"priority": 1}, 409, "PATCH")[0] == "task-is-running"
-    assert server.refused("/v1/tasks/busy", None, 409, "DELETE")[0] == "task-is-running"
+    assert server.refused("/v1/tasks/busy", {"priority": 1}, 409, "PATCH")[0] == "task-running"
+    assert server.refused("/v1/tasks/busy", None, 409, "DELETE")[0] == "task-running"
     asked = server.post("/v1/tasks/busy:cancel", {"reason": "enough"})
     assert asked["cancel_requested"] or asked["status"] == "cancelled"
     assert server.until("/v1/tasks/busy", status="cancelled")["reason"] == "enough"
-    assert server.refused("/v1/tasks/busy", {"priority": 1}, 409, "PATCH")[0] == "task-is-over"
-    assert server.refused("/v1/tasks/busy:run", None, 409)[0] == "task-is-over"
+    assert server.refused("/v1/tasks/busy", {"priority": 1}, 409, "PATCH")[0] == "task-finished"
+    assert server.refused("/v1/tasks/busy:run", None, 409)[0] == "task-finished"
     server.send("DELETE", "/v1/tasks/busy", status=204)
     assert server.refused("/v1/tasks/busy", None, 404, "DELETE")[0] == "unknown-task"
     assert server.refused("/v1/tasks/busy/runs", None, 404, "GET")[0] == "unknown-task"
 
 
+def test_one_run_of_a_series_is_stopped_and_the_series_continues(server: Served) -> None:
+    server.add("slow", id="series", every="1h", overlap="queue_one", max_crashes=5)
+    server.post("/v1/tasks/series:run")
+    server.until("/v1/tasks/series", status="running")
+    server.post("/v1/tasks/series:cancel", {"run_only": True, "reason": "too slow"})
+    task = server.until("/v1/tasks/series", status="pending")
+    assert (task["last_run"]["status"], task["overlap"], task["max_crashes"]) == ("cancelled", "queue_one", 5)
+    changed = server.send("PATCH", "/v1/tasks/series", {"overlap": "skip", "max_crashes": 2})
+    assert (changed["overlap"], changed["max_crashes"]) == ("skip", 2)
+    assert server.post("/v1/tasks/series:cancel", {"run_only": True})["status"] == "pending", "it does not run"
+    assert server.post("/v1/tasks/series:cancel")["status"] == "cancelled"
+
+
+def test_a_series_is_resumed_with_or_without_what_it_missed(server: Served) -> None:
+    for task_id, body in (("without", {}), ("with", {"run_missed": True})):
+        server.add(id=task_id, every="1h", delay="100ms")
+        server.post(f"/v1/tasks/{task_id}:pause")
+        due = server.get(f"/v1/tasks/{task_id}")["due"]
+        time.sleep(0.15)  # until it is missed
+        resumed = server.post(f"/v1/tasks/{task_id}:resume", body)
+        assert (resumed["due"] == due) is bool(body)
+    assert server.until("/v1/tasks/with", runs=1)["last_run"]["status"] == "completed"
+    assert server.get("/v1/tasks/without")["runs"] == 0
+    assert server.refused("/v1/tasks/with:resume", {"run_missed": "yes"}, 422)[1] == ["/run_missed"]
+    assert server.refused("/v1/tasks/with:pause", {"run_missed": True}, 422)[1]
+
+
 def test_a_task_is_paused_resumed_run_cancelled_and_retried(server: Served) -> None:
     server.add(id="acted", delay="1h", args={"word": "now"})
-    assert server.post("/v1/tasks/acted:pause")["status"] == "paused"
+    acted = server.post("/v1/tasks/acted:pause")
+    assert (acted["status"], acted["paused"]) == ("pending", True)
     assert server.post("/v1/tasks/acted:resume")["status"] == "pending"
     assert server.post("/v1/tasks/acted:run")["version"] == 3
     assert server.until("/v1/tasks/acted", status="completed")["result"] == "NOW"

@@ -1,6 +1,7 @@
 """Programs that tests of the SQLite store start, to be killed, cut off, or in the way."""
 
 import asyncio
+import logging
 import os
 import resource
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 from tickwheel.errors import StoreError, StoreUnavailable
 from tickwheel.stores import Store
 from tickwheel.stores.sqlite import SqliteStore
+from tickwheel.stores.sqlite.node_locks import Member, NodeLocks
 from tickwheel.testing.stores.scenario import task
 
 NOBODY = 65534
@@ -101,6 +103,59 @@ async def take_all(path: str) -> None:
     await store.close()
 
 
+async def own_all(path: str, *nodes: str) -> None:
+    """Own every partition, shared by nodes with a store of their own each; then do what each line says."""
+    stores = [await opened(path) for _ in nodes]
+    for number, (node, store) in enumerate(zip(nodes, stores, strict=True)):
+        await store.heartbeat(node, 3000)
+        await store.acquire(range(number, store.partitions, len(nodes)), node, 3000)
+    print("owns", flush=True)
+    for line in iter(sys.stdin.readline, ""):
+        if line == "fork\n" and not os.fork():
+            signal.pause()
+        await asyncio.sleep(0)
+        print("did", line.strip(), flush=True)
+
+
+async def die_while_taking_over(path: str) -> None:
+    """Find a dead node, delete its lock file, and be killed before that is committed."""
+    remove = NodeLocks.remove
+
+    def die(self: NodeLocks, member: Member) -> None:
+        remove(self, member)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    NodeLocks.remove = die  # type: ignore[method-assign]
+    await (await opened(path)).heartbeat("heir", 3000)
+
+
+async def open_in_a_folder_without_rights(path: str) -> None:
+    """Own what is free as a user who may write the database, and nothing beside it."""
+    await asyncio.to_thread(int)
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    store = await opened(path)
+    for _ in range(2):
+        await store.heartbeat("here", 600_000)
+    print(store.timed_leases, len(await store.acquire(range(64), "here", 600_000)), flush=True)
+    await store.close()
+
+
 if __name__ == "__main__":
-    programs = {each.__name__: each for each in (add_for_ever, fill_the_disk, open_many, open_without_rights, take_all)}
+    programs = {
+        each.__name__: each
+        for each in (
+            add_for_ever,
+            die_while_taking_over,
+            fill_the_disk,
+            open_in_a_folder_without_rights,
+            open_many,
+            open_without_rights,
+            own_all,
+            take_all,
+        )
+    }
     asyncio.run(programs[sys.argv[1]](*sys.argv[2:]))

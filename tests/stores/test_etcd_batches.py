@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.cluster.nodes import begin
 from tests.etcd import Prefix
-from tickwheel.errors import DuplicateTask, TaskHasChanged, TaskIsRunning
+from tickwheel.errors import DuplicateTask, TaskRunning, VersionMismatch
 from tickwheel.stores.contract import Filter, Finish
 from tickwheel.stores.etcd import EtcdStore
 from tickwheel.stores.etcd.requests import ask_all, ask_key
@@ -123,11 +123,11 @@ def test_a_large_batch_with_a_mistake_in_it_changes_nothing(prefix: Prefix) -> N
         await store.add(many)
         with pytest.raises(DuplicateTask):
             await store.add([*(task(f"new-{number}") for number in range(5000)), task("007")])
-        with pytest.raises(TaskHasChanged):
+        with pytest.raises(VersionMismatch):
             await store.amend([replace(each, priority=3, version=each.id == "399") for each in many])
         leases = await store.acquire([0], "here", 60_000)
         await store.claim(leases, ["000"], 1000)
-        with pytest.raises(TaskIsRunning):
+        with pytest.raises(TaskRunning):
             await store.add([replace(each, run_at=7) for each in many], "replace")
         assert await store.get(ids(many[1:])) == many[1:]
         assert sum((await store.counts()).values()) == 400

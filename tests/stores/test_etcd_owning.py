@@ -10,7 +10,7 @@ from tests.etcd import Prefix
 from tickwheel.stores.contract import Filter, Finish, Lease
 from tickwheel.stores.etcd import EtcdStore, lists
 from tickwheel.stores.etcd.requests import ask_all
-from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.record import Run, RunStatus, Status, Task
 from tickwheel.testing.stores.scenario import ids, task
 
 PARTITIONS = 8
@@ -121,7 +121,7 @@ def test_runs_are_purged_though_their_task_goes_on(prefix: Prefix) -> None:
                 occurrence_at=1000,
                 started_at=number,
                 finished_at=number * 100,
-                status=Status.COMPLETED,
+                status=RunStatus.COMPLETED,
             )
             assert await store.finish([Finish(lease=lease, task=replace(running, status=Status.PENDING), run=run)])
         assert await store.purge(300) == 0

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 from tickwheel.clock import VirtualClock
 from tickwheel.stores import MemoryStore, Store
-from tickwheel.testing.stores import StoreConformance
+from tickwheel.testing.stores import RankingConformance, RoutingConformance, StoreConformance
 
 
-class TestMemoryStore(StoreConformance):
+class TestMemoryStore(StoreConformance, RankingConformance, RoutingConformance):
     @asynccontextmanager
     async def open(self, clock: VirtualClock) -> AsyncIterator[Store]:
         store = MemoryStore(now_ms=lambda: clock.time_ns() // 1_000_000, partitions=8)

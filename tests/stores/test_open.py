@@ -1,6 +1,7 @@
 """Which store a URL names, and what files are refused as one."""
 
 import asyncio
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from tickwheel.stores import MemoryStore, open_store
 from tickwheel.stores.sqlite import SqliteStore
 from tickwheel.stores.sqlite.statements import MIGRATIONS
 from tickwheel.testing.stores.scenario import task
+from tickwheel.workflow.instances import open_instances
 
 
 async def open_and_close(url: str, partitions: int = 64) -> int:
@@ -29,10 +31,50 @@ def refused(path: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["", "memory", "sqlite://", "sqlite:///", "sqlite://host/tasks.db", "mysql://x/y"])
+@pytest.mark.parametrize("url", ["", "memory", "mysql://x/y", "\nsqlite:///tasks.db", "postgresql://[x", "tasks.db"])
 def test_a_url_of_nothing_is_refused(url: str) -> None:
     with pytest.raises(UnknownStore, match="memory://"):
         asyncio.run(open_and_close(url))
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("sqlite://", "three slashes: sqlite:///tasks.db"),
+        ("sqlite://t.db", "three slashes: sqlite:///t.db"),
+        ("sqlite:/t.db", "three slashes: sqlite:///t.db"),
+        ("sqlite://host/t.db", "three slashes: sqlite:///host/t.db"),
+        ("sqlite:///", "as in sqlite:///tasks.db"),
+        ("sqlite:///a#1.db", "write it as %23"),
+        ("sqlite:///q?x=1.db", "write ? as %3F"),
+        ("sqlite:///t.db?mode=ro", "has no parameters"),
+        ("sqlite:///t\n.db", "write it as %0A"),
+        ("sqlite:///t\x7f.db", "write it as %7F"),
+        ("sqlite:///sur\udc80.db", "as UTF-8"),
+        ("sqlite:///%80.db", "as UTF-8"),
+        ("sqlite:///a%00.db", "as UTF-8"),
+        ("sqlite:///:memory:", "memory://"),
+    ],
+)
+def test_a_url_never_names_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, why: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    for opened in (open_store, open_instances):
+        with pytest.raises(UnknownStore, match=re.escape(why)):
+            asyncio.run(opened(url))
+    assert not list(tmp_path.iterdir())
+
+
+def test_reserved_characters_are_percent_encoded(tmp_path: Path) -> None:
+    asyncio.run(open_and_close(f"sqlite:///{tmp_path}/a%231%3Fx%0A.db"))
+    assert [each.name for each in tmp_path.iterdir()] == ["a#1?x\n.db"]
+
+
+def test_a_message_about_a_url_has_no_password() -> None:
+    for url in ("mysql://ann:se:cr@t@host/x", "sqlite://ann:secret@host/x", "postgresql://ann:secret@[host/x"):
+        with pytest.raises(UnknownStore) as caught:
+            asyncio.run(open_and_close(url))
+        assert "ann" not in str(caught.value)
+        assert "t@" not in str(caught.value)
 
 
 def test_urls_name_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +107,19 @@ def test_a_store_has_some_partitions(tmp_path: Path, partitions: int) -> None:
         with pytest.raises(StoreError, match="partitions"):
             asyncio.run(open_and_close(url, partitions))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_missing_is_created_only_if_that_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "typo.db"
+    with pytest.raises(StoreUnavailable, match=f"no such file: {path}; check the path, or create it with"):
+        asyncio.run(open_store(f"sqlite:///{path}", create=False))
+    assert not list(tmp_path.iterdir())
+    assert asyncio.run(open_and_close(f"sqlite:///{path}")) == 64
+
+    async def again() -> None:
+        await (await open_store(f"sqlite:///{path}", create=False)).close()
+
+    asyncio.run(again())
 
 
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.postgres import Database
 from tickwheel import aio
 from tickwheel.scheduler import AsyncScheduler
-from tickwheel.scheduler.draft import partition_of
+from tickwheel.scheduler.task_builder import partition_of
 from tickwheel.stores import Store, open_store
 from tickwheel.stores.contract import Finish
 from tickwheel.tasks import Status

@@ -9,7 +9,7 @@ from redis.crc import key_slot
 
 from tests.redis import Redis
 from tickwheel.errors import StoreUnavailable
-from tickwheel.scheduler.draft import partition_of
+from tickwheel.scheduler.task_builder import partition_of
 from tickwheel.stores.redis import RedisStore
 from tickwheel.stores.redis.keys import lead_key
 from tickwheel.tasks.record import Status, Task

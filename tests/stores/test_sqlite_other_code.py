@@ -498,6 +498,39 @@ def test_nothing_is_acknowledged_in_a_file_that_is_gone(path: Path, lose: Callab
         assert in_another_process(path) == ("ok", set()), "the new file is not touched"
 
 
+def move_and_leave_empty(path: Path) -> None:
+    move(path)
+    path.touch()
+
+
+def identify_log(path: Path) -> tuple[int, int]:
+    found = Path(f"{path}-wal").stat()
+    return found.st_ino, found.st_size
+
+
+def add_by_command(path: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "tickwheel.cli", "add", "h", "--store", f"sqlite:///{path}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("lose", [move, move_and_leave_empty])
+def test_no_file_is_created_in_place_of_one_that_is_open(path: Path, lose: Callable[[Path], None]) -> None:
+    async def work(store: SqliteStore) -> None:
+        await store.add([task("a")])
+        before = identify_log(path)
+        lose(path)
+        with pytest.raises(StoreUnavailable, match=r"a running process has it open.*Move the file back"):
+            await SqliteStore.open(path, now_ms=int)
+        other = await asyncio.to_thread(add_by_command, path)
+        assert (other.returncode, "a running process has it open" in other.stderr) == (1, True), other.stderr
+        assert identify_log(path) == before
+        move_back(path)
+        await store.add([task("b")])
+
+    run(work, path)
+    assert in_another_process(path) == ("ok", {"a", "b"})
+
+
 def test_a_program_may_go_to_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         monkeypatch.chdir(tmp_path)

@@ -32,7 +32,7 @@ def test_no_statement_reads_a_whole_table(connection: apsw.Connection, name: str
 
 
 def bindings_of(name: str) -> dict[str, None] | tuple[None, ...]:
-    if ":limit" in SQL[name]:
+    if ":limit" in SQL[name] or ":before" in SQL[name]:
         return dict.fromkeys(re.findall(r":(\w+)", SQL[name]))
     return (None,) * SQL[name].count("?")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tickwheel.errors import DuplicateHandler, InvalidTask, UnknownHandler, UnnamedHandler
+from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.tasks import Handler, Registry, RetryPolicy
 
 
@@ -33,6 +34,16 @@ def test_function_is_registered_under_a_name_and_given_back() -> None:
     assert registry.register("orders.pay", retry=RetryPolicy(retries=2), concurrency=3)(pay) is pay
     found = registry.find("orders.pay")
     assert (found.function, found.retry.retries, found.concurrency, found.timeout_ms) == (pay, 2, 3, 300_000)
+
+
+@pytest.mark.parametrize("make", [lambda: Registry().register, lambda: Scheduler().task, lambda: AsyncScheduler().task])
+def test_decorator_works_with_and_without_parentheses(make: Callable[[], Any]) -> None:
+    for parentheses in (False, True):
+        task = make()
+        assert (task() if parentheses else task)(ship) is ship
+        owner = task.__self__
+        registry = owner if isinstance(owner, Registry) else owner._registry
+        assert registry.find(f"{__name__}:ship").function is ship
 
 
 def test_function_is_registered_under_its_own_name_unless_told() -> None:

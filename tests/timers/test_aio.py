@@ -375,3 +375,48 @@ def test_a_timeout_rescheduled_when_it_is_due_does_not_expire(loop: Any, moment:
         return "alive"
 
     assert run(loop, main()) == "alive"
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda: aio.sleep(NAN),
+        lambda: waited_for(NAN),
+        lambda: limited(lambda: aio.timeout(NAN)),
+        lambda: limited(lambda: aio.timeout_at(NAN)),
+    ],
+    ids=["sleep", "wait_for", "timeout", "timeout_at"],
+)
+def test_a_wait_that_is_not_a_number_is_refused(loop: Any, wait: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with pytest.raises(InvalidDuration):
+        run(loop, wait())
+
+
+async def waited_for(seconds: float) -> None:
+    awaitable = asyncio.sleep(0)
+    try:
+        await aio.wait_for(awaitable, seconds)
+    finally:
+        awaitable.close()
+
+
+async def limited(limit: Callable[[], aio.Timeout]) -> None:
+    async with limit():
+        await asyncio.sleep(0)
+
+
+def test_a_timeout_is_not_moved_to_what_is_not_a_number(loop: Any) -> None:
+    async def main() -> None:
+        limit = aio.timeout(0.01)
+        async with limit:
+            when = limit.when()
+            with pytest.raises(InvalidDuration):
+                limit.reschedule(NAN)
+            assert limit.when() == when
+            await asyncio.sleep(30)
+
+    with pytest.raises(TimeoutError):
+        run(loop, main())

@@ -335,3 +335,26 @@ def test_a_moment_may_be_any_number(number: Any) -> None:
     loop = aio.EventLoop()
     assert loop.call_at(number, print).when() == float(number)
     loop.close()
+
+
+@pytest.mark.parametrize("method", ["call_later", "call_at"])
+def test_a_moment_that_is_not_a_number_is_now(loop: Any, method: str) -> None:
+    async def main() -> list[str]:
+        called: list[str] = []
+        everything = asyncio.Event()
+        loop.call_later(0.02, everything.set)
+        getattr(loop, method)(math.nan, called.append, "not a number")
+        loop.call_later(0.001, called.append, "later")
+        await everything.wait()
+        return called
+
+    assert loop.run_until_complete(main()) == ["not a number", "later"]
+
+
+def test_asyncios_own_timeout_that_is_not_a_number_is_over_at_once(loop: Any) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(math.nan):
+            await asyncio.sleep(30)
+
+    with pytest.raises(TimeoutError):
+        loop.run_until_complete(asyncio.wait_for(main(), 5))

@@ -822,3 +822,88 @@ def test_stop_hands_back_a_timer_that_runs_after_those_that_wait_for_the_same_mo
     handle = timers.every(1, tick, key="runs")  # at 1 s it starts one for 3 s, when it would come itself
     timers.advance(5)
     assert left == ["waits", "runs"]
+
+
+def test_a_timer_that_replaces_another_needs_no_room(recorder: Recorder) -> None:
+    timers = ManualTimers(recorder.clock, pending_max=2)
+    timers.after(1, recorder.note, "old", key="k")
+    timers.after(1, recorder.note, "other")
+    timers.after(1, recorder.note, "new", key="k", replace=True)
+    with pytest.raises(TooManyTimers):
+        timers.after(1, recorder.note, "free key", key="free", replace=True)
+    timers.advance(1)
+    assert [what for what, _ in recorder.ran] == ["other", "new"]
+
+
+def test_a_periodic_timer_that_runs_is_counted_and_handed_back() -> None:
+    timers = ManualTimers(pending_max=1)
+    counted: list[int] = []
+
+    def run() -> None:
+        counted.append(len(timers))
+        with pytest.raises(TooManyTimers):
+            timers.after(1, print)
+        counted.append(len(timers.stop()))
+
+    timers.every(1, run)
+    timers.advance(1)
+    assert counted == [1, 1]
+
+
+def test_what_is_due_and_has_not_begun_is_counted_and_handed_back() -> None:
+    timers = ManualTimers(pending_max=3)
+    counted: list[int] = []
+
+    def run() -> None:
+        counted.append(len(timers))
+        timers.after(1, print)  # in the place of this one
+        with pytest.raises(TooManyTimers):
+            timers.after(1, print)
+        counted.append(len(timers.stop()))
+
+    for _ in range(3):
+        timers.after(1, run)
+    timers.advance(1)
+    assert counted == [2, 3]
+
+
+@pytest.mark.parametrize("replace", [1, 0, None, "yes", [], object()])
+def test_replace_is_true_or_false(replace: Any) -> None:
+    timers = ManualTimers()
+    timers.after(1, print, key="k")
+    with pytest.raises(InvalidOption, match="replace must be True or False"):
+        timers.after(1, print, key="k", replace=replace)
+    with pytest.raises(InvalidOption, match="replace must be True or False"):
+        timers.every(1, print, key="k", replace=replace)
+    assert len(timers) == 1
+
+
+class StopsTimers:
+    """A key that stops its timers when it is compared."""
+
+    def __init__(self, timers: ManualTimers | Timers) -> None:
+        self.timers = timers
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        self.timers.stop()
+        return self is other
+
+
+@pytest.mark.parametrize("make", [ManualTimers, Timers])
+def test_a_key_that_stops_the_timers_while_it_is_compared(make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    timers = make()
+    first = timers.after(60, print, key=StopsTimers(timers))
+    with pytest.raises(TimersStopped):
+        timers.after(60, print, key=StopsTimers(timers))
+    assert first.cancelled
+    assert caplog.text == ""  # nothing was waited for that could not end
+
+
+def test_stopped_timers_cannot_be_entered() -> None:
+    timers = ManualTimers()
+    timers.stop()
+    with pytest.raises(TimersStopped), timers:
+        pass

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tickwheel import COMPILED, ManualTimers, SystemClock, Timers, default_timers
-from tickwheel.errors import InvalidExecutor, TimersStopped
+from tickwheel.errors import InvalidExecutor, TimersStopped, TooManyTimers
 from tickwheel.timers.registry import BATCH_MAX
 
 PATIENCE_SECONDS = 120  # for what should take no time, on a machine that is busy
@@ -730,6 +730,83 @@ def test_a_periodic_timer_that_the_executor_refuses_is_reported_once() -> None:
     assert [str(error) for error in errors] == ["cannot schedule new futures"]
 
 
+class Switched(Executor):
+    """An executor that runs what it is given at once, or refuses it."""
+
+    def __init__(self) -> None:
+        self.accepts = False
+        self.refusals = 0
+
+    def submit(self, function: Any, /, *args: Any, **_: Any) -> Any:
+        if not self.accepts:
+            self.refusals += 1
+            raise RuntimeError("the queue is full")
+        function(*args)
+        return Future()
+
+
+def test_a_run_that_the_executor_refuses_does_not_count_and_is_tried_again() -> None:
+    executor, ran = Switched(), Gate(4)
+    errors: list[tuple[Any, str]] = []
+    with Timers(executor=executor, on_error=lambda handle, error: errors.append((handle, str(error)))) as timers:
+        once, thrice = timers.after(0, ran.step), timers.every(0.001, ran.step, times=3)
+        wait_until(lambda: executor.refusals >= 3 and len(errors) == 2)
+        assert (once.done, once.count, thrice.done, thrice.count) == (False, 0, False, 0)
+        assert len(timers) == 2
+        executor.accepts = True
+        ran.wait()
+        wait_until(lambda: thrice.done)
+        assert (once.count, thrice.count) == (1, 3)
+        assert thrice.missed > 0
+    assert sorted(message for _, message in errors) == ["the queue is full"] * 2
+    assert {handle for handle, _ in errors} == {once, thrice}
+
+
+def test_what_the_executor_refused_is_handed_back(caplog: pytest.LogCaptureFixture) -> None:
+    executor = Switched()
+    timers = Timers(executor=executor)
+    handle = timers.after(0, print, "in vain", key="k")
+    wait_until(lambda: "did not run" in caplog.text)
+    assert timers.get("k") is handle
+    [left] = timers.stop()
+    assert (left.handle, left.args, left.due_in) == (handle, ("in vain",), 0.0)
+    assert (handle.done, handle.cancelled, executor.refusals) == (False, True, 1)
+    assert "the executor did not run timer callback print key='k'" in caplog.text
+    assert "raised" not in caplog.text
+
+
+def test_an_executor_that_cancels_everything_is_told_once_a_timer() -> None:
+    refusals = Gate(5)
+    errors: list[BaseException] = []
+
+    class Cancelling(Executor):
+        def submit(self, *_: Any, **__: Any) -> Any:
+            future: Future[None] = Future()
+            future.cancel()
+            refusals.step()
+            return future
+
+    with Timers(executor=Cancelling(), on_error=lambda _, error: errors.append(error)) as timers:
+        timers.every(0.001, print)
+        refusals.wait()
+    assert len(errors) == 1
+
+
+def test_an_interpreter_that_exits_says_nothing_of_its_executors() -> None:
+    script = """
+        import atexit, time
+        from concurrent.futures import ThreadPoolExecutor
+        from tickwheel import Timers
+
+        timers = Timers(executor=ThreadPoolExecutor(1))
+        beat = timers.every(0.001, lambda: None)
+        atexit.register(time.sleep, 0.05)  # the executor is shut down by now, the timers are not
+        while not beat.count:
+            time.sleep(0.001)
+    """
+    assert output_of(run(script)) == ""
+
+
 def test_an_executor_left_behind_by_a_fork_is_reported() -> None:
     script = """
         import os, threading, warnings
@@ -750,3 +827,20 @@ def test_an_executor_left_behind_by_a_fork_is_reported() -> None:
         print("told")
     """
     assert output_of(run(script)) == "told\n"
+
+
+def test_what_waits_for_a_busy_executor_is_counted_and_handed_back() -> None:
+    hold = Hold()
+    with ThreadPoolExecutor(1) as pool:
+        timers = Timers(executor=pool, pending_max=10)
+        timers.after(0, hold)
+        hold.begun.wait()
+        for _ in range(10):
+            timers.after(0, print)
+        wait_until(lambda: timers.stats.pending == 0)
+        assert len(timers) == 10
+        with pytest.raises(TooManyTimers):
+            timers.after(0, print)
+        assert len(timers.stop()) == 10
+        assert len(timers) == 0
+        hold.end.set()

@@ -91,7 +91,7 @@ def test_what_fails_too_often_is_kept_as_failed() -> None:
 
 def test_a_receiver_that_is_gone_is_not_asked_again() -> None:
     receiver = Receiver(web.Response(status=410))
-    task = send(receiver, every="1s")
+    task = send(receiver, retry=RetryPolicy(retries=3, first_ms=1))
     assert (task.status, task.attempt, len(receiver.got)) == (Status.FAILED, 1, 1)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tickwheel.errors import WorkersClosed
 from tickwheel.tasks import Handler, Task, TaskContext
 
 PATIENCE_S = 30.0  # for what must happen; far more than it takes
@@ -53,6 +54,14 @@ def double(number: int) -> int:
 
 def pid() -> int:
     return os.getpid()
+
+
+def raise_closed() -> None:
+    raise WorkersClosed
+
+
+def return_object() -> object:
+    return object()
 
 
 def tell_context(context: TaskContext) -> list[Any]:

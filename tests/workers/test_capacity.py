@@ -46,7 +46,8 @@ def test_a_pool_and_a_limit_bound_what_is_claimed() -> None:
         assert admitted(workers.capacity(registry, {}), "plain") == 4
         assert admitted(workers.capacity(registry, {}), "limited") == 2
         assert admitted(workers.capacity(registry, {}), "async") == 1000
-        assert admitted(workers.capacity(registry, {}), "unknown") == 1000
+        assert admitted(workers.capacity(registry, {}), "unknown") == 0
+        assert admitted(workers.capacity(registry, {}), "") == 1000, "the store does not tell"
         assert admitted(workers.capacity(registry, {"plain": 3}), "plain") == 1, "claimed ones count"
         assert admitted(workers.capacity(registry, {"limited": 1}), "limited") == 1
         capacity = workers.capacity(registry, {})

@@ -5,14 +5,29 @@ import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.workers import functions
 from tests.workers.functions import in_process, task, told
-from tickwheel.errors import InvalidArguments, ProcessDied, RunFailed, RunTimedOut, UnknownHandler
-from tickwheel.workers import Workers
+from tickwheel.errors import (
+    InvalidArguments,
+    InvalidResult,
+    ProcessDied,
+    RunFailed,
+    RunTimedOut,
+    UnknownHandler,
+    WorkersClosed,
+)
+from tickwheel.tasks import Task
+from tickwheel.workers import Outcome, Workers
+from tickwheel.workers.child import Call
+from tickwheel.workers.process_pool import Child
 
 
 def test_processes_are_used_again_and_no_more_than_allowed() -> None:
@@ -89,6 +104,35 @@ def test_process_killed_while_idle_harms_nobody() -> None:
     asyncio.run(main())
 
 
+def test_timeout_that_is_shorter_than_the_start_of_a_process_counts_from_the_begin() -> None:
+    async def main() -> None:
+        workers = Workers(processes=1)
+        run = workers.run(in_process(functions.wait_forever), task(timeout_ms=10, started=os.devnull))
+        with pytest.raises(RunTimedOut):
+            await asyncio.wait_for(run, functions.PATIENCE_S)
+        await workers.close()
+
+    asyncio.run(main())
+
+
+def test_process_that_hangs_before_a_run_begins_is_replaced() -> None:
+    async def main() -> None:
+        workers = Workers(processes=1)
+        pid = await workers.run(in_process(functions.pid), task())
+        os.kill(pid, signal.SIGSTOP)
+        start_s_max, workers.start_s_max = workers.start_s_max, 0.1
+        run = workers.run(in_process(functions.pid), task(timeout_ms=300_000))
+        with pytest.raises(ProcessDied, match=r"was not ready to begin within 0\.1 s, and was killed") as caught:
+            await asyncio.wait_for(run, functions.PATIENCE_S)
+        assert caught.value.not_ready_s == 0.1
+        workers.start_s_max = start_s_max
+        assert await workers.run(in_process(functions.pid), task()) != pid
+        assert not functions.alive(pid)
+        await workers.close()
+
+    asyncio.run(main())
+
+
 def test_stopped_process_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
     async def main() -> None:
         workers, started = Workers(processes=1), str(tmp_path / "started")
@@ -149,3 +193,91 @@ def test_errors_can_be_pickled() -> None:
         again = pickle.loads(pickle.dumps(error))
         assert type(again) is type(error)
         assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+PARENT = """
+import asyncio, os, signal, sys, threading
+from tests.workers import functions
+from tests.workers.functions import in_process, task
+from tickwheel.workers import Workers
+
+async def main():
+    workers = Workers(processes=1)
+    run = asyncio.ensure_future(workers.run(in_process(functions.wait_forever), task(started=sys.argv[1])))
+    if sys.argv[2] == "forked":
+        await asyncio.to_thread(sys.stdin.readline)
+        if not os.fork():
+            print("forked", flush=True)
+            signal.pause()
+    await run
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["alone", "forked"])
+def test_process_in_the_middle_of_a_run_dies_with_its_parent(tmp_path: Path, how: str) -> None:
+    async def main() -> None:
+        fifo = str(tmp_path / "started")
+        os.mkfifo(fifo)
+        parent = subprocess.Popen(  # noqa: ASYNC220 - it takes no time that matters
+            [sys.executable, "-c", PARENT, fifo, how],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        try:
+            worker = await told(fifo)
+            parent.stdin.write(b"\n")
+            parent.stdin.flush()
+            if how == "forked":  # a child that has copies of everything, and outlives it
+                assert await asyncio.to_thread(parent.stdout.readline) == b"forked\n"
+            parent.kill()
+            parent.wait()
+            async with asyncio.timeout(functions.PATIENCE_S):
+                while functions.alive(worker):  # noqa: ASYNC110 - it is not our child
+                    await asyncio.sleep(0.01)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(parent.pid, signal.SIGKILL)
+            parent.stdin.close()
+            parent.stdout.close()
+
+    asyncio.run(main())
+
+
+def test_process_outlives_the_thread_that_first_needed_it() -> None:
+    request = pickle.dumps(Call("h", "t", "os", "getpid", {}))
+    made: list[Child] = []
+
+    def use() -> None:
+        made.append(Child())
+        assert made[0].ask(request, lambda: True) is not None
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert made[0].ask(request, lambda: True) is not None
+    assert made[0].bury() == 0
+
+
+def test_what_a_function_raises_is_told_apart_from_what_the_workers_say() -> None:
+    async def main() -> None:
+        workers = Workers(processes=1)
+        outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
+
+        def tell(_: Task, outcome: Outcome) -> None:
+            outcomes.put_nowait(outcome)
+
+        for function, error, raised in (
+            (functions.raise_closed, WorkersClosed, True),
+            (functions.return_object, InvalidResult, False),
+        ):
+            workers.begin(in_process(function), task(), tell)
+            outcome = await outcomes.get()
+            assert (type(outcome.error), outcome.raised) == (error, raised)
+        await workers.close()
+
+    asyncio.run(main())

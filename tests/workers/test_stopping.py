@@ -122,51 +122,74 @@ def test_async_run_that_swallows_its_cancellation_is_left_behind() -> None:
     asyncio.run(main())
 
 
-def test_thread_out_of_time_is_told_and_keeps_its_place_until_it_returns() -> None:
+def test_thread_that_looks_at_its_flag_is_out_of_time_at_once() -> None:
     async def main() -> None:
-        before, workers, held = worker_threads(), Workers(threads=1, queue_max=5), Held()
+        workers = Workers(threads=1)
         with pytest.raises(RunTimedOut):
-            await workers.run(handler(held), task("slow", timeout_ms=20))
-        assert workers.free == 4
-        assert not workers.cancel("slow")  # its outcome is told
-        waiting = asyncio.ensure_future(workers.run(handler(lambda: list(held.flags)), task("slow")))
-        asyncio.get_running_loop().call_soon(held.go.set)  # when it waits for its turn
-        assert await waiting == [True]  # it began when the other was over
-        assert len(worker_threads() - before) == 1
-        assert held.flags == [True]
+            await workers.run(handler(look), task("slow", timeout_ms=20))
+        assert workers.stuck == set()
         await workers.close()
 
     asyncio.run(main())
 
 
-def test_limit_of_a_handler_counts_threads_that_were_left_behind() -> None:
+def test_thread_that_ignores_its_timeout_is_stuck_until_it_returns() -> None:
     async def main() -> None:
-        workers, held = Workers(threads=2), Held()
-        limited = handler(held, name="limited", concurrency=1)
-        with pytest.raises(RunTimedOut):
-            await workers.run(limited, task("a", timeout_ms=10))
-        again = asyncio.ensure_future(workers.run(limited, task("a")))
-        asyncio.get_running_loop().call_soon(held.go.set)
-        assert await again == "done"
-        assert held.flags == [True, False]
-        assert held.most == 1
-        await workers.close()
-
-    asyncio.run(main())
-
-
-def test_thread_that_holds_on_for_long_is_logged() -> None:
-    async def main() -> None:
-        workers, held, bell = Workers(threads=1, warn_after_s=0.02), Held(), Bell()
+        workers, held, bell = Workers(threads=1, stuck_after_s=0.02), Held(), Bell()
         logging.getLogger("tickwheel.workers").addHandler(bell)
-        with pytest.raises(RunTimedOut):
-            await workers.run(handler(held, name="orders.pay"), task("slow", timeout_ms=10))
+        running = asyncio.ensure_future(workers.run(handler(held, name="orders.pay"), task("slow", timeout_ms=10)))
         await asyncio.wait_for(bell.rung.wait(), PATIENCE_S)
         logging.getLogger("tickwheel.workers").removeHandler(bell)
+        assert ["'orders.pay' of task 'slow' ignores its timeout" in words for words in bell.words] == [True]
+        assert workers.stuck == {"slow"}
+        assert not running.done(), "it is not over, and must not be retried"
         held.go.set()
-        await all_over(workers)
+        with pytest.raises(RunTimedOut):
+            await running
+        assert held.flags == [True]
+        assert workers.stuck == set()
         await workers.close()
-        assert ["'orders.pay' of task 'slow'" in words for words in bell.words] == [True]
+
+    asyncio.run(main())
+
+
+def test_threads_that_are_stuck_are_replaced_up_to_a_bound() -> None:
+    async def main() -> None:
+        before = worker_threads()
+        workers, held = Workers(threads=4, stuck_after_s=0.01), Held()
+        stuck = [asyncio.ensure_future(workers.run(handler(held), task(str(n), timeout_ms=10))) for n in range(4)]
+        await asyncio.sleep(0)
+        assert await workers.run(handler(lambda: "quick"), task("next")) == "quick"
+        assert workers.stuck, "it has the place of one of them"
+        stuck += [asyncio.ensure_future(workers.run(handler(held), task(str(n), timeout_ms=10))) for n in range(4, 8)]
+        while len(workers.stuck) < 8:  # noqa: ASYNC110 - they have to run out of time
+            await asyncio.sleep(0.01)
+        last = asyncio.ensure_future(workers.run(handler(lambda: "last"), task("last")))
+        await asyncio.sleep(0.05)
+        assert not last.done(), "there are eight threads, and no more"
+        assert len(worker_threads() - before) == 8
+        held.go.set()
+        assert await last == "last"
+        assert [type(each) for each in await asyncio.gather(*stuck, return_exceptions=True)] == [RunTimedOut] * 8
+        await workers.close()
+
+    asyncio.run(main())
+
+
+def test_limit_of_a_handler_counts_threads_that_are_stuck() -> None:
+    async def main() -> None:
+        workers, held = Workers(threads=2, stuck_after_s=0.01), Held()
+        limited = handler(held, name="limited", concurrency=1)
+        first = asyncio.ensure_future(workers.run(limited, task("a", timeout_ms=10)))
+        again = asyncio.ensure_future(workers.run(limited, task("b")))
+        while not workers.stuck:  # noqa: ASYNC110 - it has to run out of time
+            await asyncio.sleep(0.01)
+        held.go.set()
+        assert await again == "done"
+        assert (held.flags, held.most) == ([True, False], 1)
+        with pytest.raises(RunTimedOut):
+            await first
+        await workers.close()
 
     asyncio.run(main())
 
@@ -266,17 +289,17 @@ def test_thread_that_is_cancelled_sees_the_flag() -> None:
     asyncio.run(main())
 
 
-def test_cancelled_thread_that_does_not_look_has_until_its_time_is_up() -> None:
+def test_cancelled_thread_that_does_not_look_is_stuck_when_its_time_is_up() -> None:
     async def main() -> None:
-        workers, held = Workers(threads=1), Held()
+        workers, held = Workers(threads=1, stuck_after_s=0.01), Held()
         running = asyncio.ensure_future(workers.run(handler(held), task("a", timeout_ms=50)))
         await held.wait_begun()
         assert workers.cancel("a")
-        with pytest.raises(RunCancelled):
-            await running
-        assert workers.free == 999
+        while not workers.stuck:  # noqa: ASYNC110 - it has to run out of time
+            await asyncio.sleep(0.01)
+        assert not running.done()
         held.go.set()
-        await all_over(workers)
+        await running  # it has done its work
         await workers.close()
 
     asyncio.run(main())

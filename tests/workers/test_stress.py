@@ -101,7 +101,8 @@ def test_every_run_ends_once_and_nothing_is_left(seed: int) -> None:
         assert set(kinds) == {"result", "Broken", "RunTimedOut", "RunCancelled", "caller gone"}
         told = {name for name, (outcome,) in trial.outcomes.items() if outcome == "RunCancelled"}
         gone = {name for name, (outcome,) in trial.outcomes.items() if outcome == "caller gone"}
-        assert told == trial.cancelled - gone
+        done = {name for name, (outcome,) in trial.outcomes.items() if outcome == "result"}
+        assert trial.cancelled - gone - done <= told <= trial.cancelled  # who returns all the same has its result
         assert set(trial.calls.values()) == {1}
         assert trial.workers.free == 2 * AT_ONCE
         assert (trial.workers._jobs, trial.workers._begun) == ({}, {})

@@ -12,7 +12,7 @@ from tests.workers.functions import PATIENCE_S, handler, task, worker_threads
 from tickwheel.errors import RunCancelled, WorkersFull
 from tickwheel.tasks import Flag, Handler
 from tickwheel.workers import Job, Workers
-from tickwheel.workers.line import Line
+from tickwheel.workers.run_queue import RunQueue
 
 
 class Gate:
@@ -199,12 +199,12 @@ def test_what_runs_and_waits_stays_within_the_queue() -> None:
 
 def job(name: str, handler_name: str, limit: int | None, priority: int = 0) -> Job:
     known = handler(len, name=handler_name, concurrency=limit)
-    return Job(known, task(name, priority=priority), {}, Flag(), print)
+    return Job(known, task(name, priority=priority), {}, Flag(), print, lambda: 0.0)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_line_is_what_sorting_all_who_wait_would_give(seed: int) -> None:
-    chance, line = Random(seed), Line()
+    chance, line = Random(seed), RunQueue()
     limits = {"a": 1, "b": 2, "c": None}
     waiting: list[Job] = []  # as they came
     running: list[Job] = []
@@ -239,7 +239,7 @@ def test_line_is_what_sorting_all_who_wait_would_give(seed: int) -> None:
 
 
 def test_line_keeps_nothing_of_those_who_left() -> None:
-    line = Line()
+    line = RunQueue()
     blocking = job("blocking", "a", 1)
     line.add(blocking)
     assert line.next() is blocking

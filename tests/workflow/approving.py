@@ -79,9 +79,11 @@ class MortalScheduler(AsyncScheduler):
         self.steps.take()
         return answer[: len(wishes)]
 
-    async def apply(self, action: Any, ids: Sequence[str], reason: str = "cancelled") -> list[Task | None]:
+    async def apply(
+        self, action: Any, ids: Sequence[str], reason: str = "cancelled", **options: bool
+    ) -> list[Task | None]:
         self.steps.take()
-        return await super().apply(action, ids, reason)
+        return await super().apply(action, ids, reason, **options)
 
 
 def tell(folder: Path) -> Callable[[str, str], None]:

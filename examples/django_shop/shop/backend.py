@@ -27,7 +27,7 @@ from django_tasks.signals import task_enqueued, task_finished, task_started
 
 import tickwheel
 from tickwheel.errors import UnknownTask
-from tickwheel.tasks import Run, Status
+from tickwheel.tasks import Run, RunStatus, Status
 from tickwheel.tasks import Task as Record
 
 P = ParamSpec("P")
@@ -109,7 +109,7 @@ class TickwheelBackend(BaseTaskBackend):
             args=record.args["args"],
             kwargs=record.args["kwargs"],
             backend=self.alias,
-            errors=[error_of(run) for run in reversed(runs) if run.status is not Status.COMPLETED],
+            errors=[error_of(run) for run in reversed(runs) if run.status is not RunStatus.COMPLETED],
             worker_ids=["tickwheel"] * record.attempt,  # attempts are counted; who made each is not kept
         )
         object.__setattr__(result, "_return_value", record.result)  # as the backends of Django do

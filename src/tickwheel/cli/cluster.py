@@ -40,7 +40,8 @@ def cluster(
         table = Table("node", "partitions", "which", "epochs up to", "first lease ends (UTC)")
         for node in sorted(held):
             its = held[node]
-            end = output.moment(min(lease.expires_at for lease in its))
+            ends = [lease.expires_at for lease in its if lease.expires_at is not None]
+            end = output.moment(min(ends)) if ends else "when its process ends"
             which = ranges(sorted(lease.partition for lease in its))
             table.add_row(node, str(len(its)), which, str(max(lease.epoch for lease in its)), end)
         console.print(table)

@@ -18,7 +18,7 @@ from tickwheel.clock import SystemClock
 from tickwheel.errors import InvalidTask, TickwheelError
 from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.tasks import Status, Task
-from tickwheel.tasks.words import explain
+from tickwheel.tasks.explain import Around, explain
 
 __all__ = ["app"]
 
@@ -79,6 +79,8 @@ def add(
     task_id: Annotated[str | None, typer.Option("--id")] = None,
     retries: Annotated[int | None, typer.Option()] = None,
     priority: Annotated[int | None, typer.Option()] = None,
+    overlap: Annotated[str | None, typer.Option(help="If the last occurrence still runs: skip or queue_one")] = None,
+    max_crashes: Annotated[int | None, typer.Option(help="Deaths of its process until a task fails")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="A word to find it by; may be said often")] = None,
     on_conflict: Annotated[str, typer.Option(help="reject, replace, keep or debounce")] = "reject",
     store: StoreOption = DEFAULT_STORE,
@@ -95,12 +97,14 @@ def add(
         "id": task_id,
         "retries": retries,
         "priority": priority,
+        "overlap": overlap,
+        "max_crashes": max_crashes,
         "tags": tag or None,
     }
     wishes: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
     if at is not None:
         wishes["at"] = read_time(at)
-    with opened(store, url, token) as scheduler:
+    with opened(store, url, token, create=True) as scheduler:
         task = scheduler.add(handler, read_args(args), on_conflict=on_conflict, **wishes)  # type: ignore[arg-type]
     show_one(task, as_json=as_json)
 
@@ -123,10 +127,13 @@ def read_time(text: str) -> datetime:
 
 def show_one(task: Task, *, as_json: bool) -> None:
     """Print a task that was just changed."""
+    task = task if task.reason_code else explain(task, Around(now=now_ms()))  # a server explains what it returns
     if as_json:
         output.print_json(task)
     else:
-        console.print(f"{task.id}: {task.status}, {explain(task, now_ms())}", highlight=False)
+        wait_ms = task.run_at - now_ms()
+        reason = f"due in {output.span(wait_ms)}" if task.reason_code == "not_due" and wait_ms > 0 else task.reason
+        console.print(f"{task.id}: {task.listed_status}{f', {reason}' if reason else ''}", highlight=False)
 
 
 @app.command("list")
@@ -179,11 +186,10 @@ def show(
     """Show a task, its runs, and why it has not run yet."""
     with opened(store, url, token) as scheduler:
         task, runs = scheduler.get(task_id), scheduler.history(task_id)
-    why = explain(task, now_ms())
     if as_json:
-        output.print_json({"task": task, "why": why, "runs": runs})
+        output.print_json({"task": task, "runs": runs})
     else:
-        output.print_task(console, task, runs, why)
+        output.print_task(console, task, runs)
 
 
 @app.command()
@@ -192,6 +198,9 @@ def cancel(
     task_id: str,
     *,
     reason: str = "cancelled by hand",
+    run_only: Annotated[
+        bool, typer.Option("--run-only", help="Stop only the present run of a recurring task; its series continues")
+    ] = False,
     store: StoreOption = DEFAULT_STORE,
     url: UrlOption = None,
     token: TokenOption = None,
@@ -199,7 +208,55 @@ def cancel(
 ) -> None:
     """Cancel a task; a running one is asked to stop."""
     with opened(store, url, token) as scheduler:
-        show_one(scheduler.cancel(task_id, reason), as_json=as_json)
+        show_one(scheduler.cancel(task_id, reason, run_only=run_only), as_json=as_json)
+
+
+@app.command()
+@plainly
+def pause(
+    task_id: str,
+    *,
+    store: StoreOption = DEFAULT_STORE,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Keep a task from beginning; the present run continues."""
+    with opened(store, url, token) as scheduler:
+        show_one(scheduler.pause(task_id), as_json=as_json)
+
+
+@app.command()
+@plainly
+def resume(
+    task_id: str,
+    *,
+    run_missed: Annotated[
+        bool, typer.Option("--run-missed", help="Apply the missed-run policy to occurrences missed while paused")
+    ] = False,
+    store: StoreOption = DEFAULT_STORE,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Resume a paused task: an overdue one now, a recurring one with its next occurrence."""
+    with opened(store, url, token) as scheduler:
+        show_one(scheduler.resume(task_id, run_missed=run_missed), as_json=as_json)
+
+
+@app.command("run-now")
+@plainly
+def run_now(
+    task_id: str,
+    *,
+    store: StoreOption = DEFAULT_STORE,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a waiting task now; for a recurring task this is an extra run."""
+    with opened(store, url, token) as scheduler:
+        show_one(scheduler.run_now(task_id), as_json=as_json)
 
 
 @app.command()

@@ -16,7 +16,7 @@ from tickwheel.cli.places import DEFAULT_STORE, JsonOption, StoreOption, TokenOp
 from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.stores.contract import PAGE_MAX
 from tickwheel.tasks import Status, Task, UnreadableTask
-from tickwheel.tasks.words import explain
+from tickwheel.tasks.explain import Around, explain, is_due
 
 if TYPE_CHECKING:
     from tickwheel.cli.remote import RemoteScheduler
@@ -57,19 +57,19 @@ def doctor(
         counts = scheduler.counts()
         known = handlers_of(target, scheduler)
         findings = list(look(scheduler, counts, known, place))
-        why = None if task_id is None else reason_of(scheduler.get(task_id), known)
+        reason = None if task_id is None else reason_of(scheduler.get(task_id), known)
     wrong = [finding for finding in findings if not finding.fine]
     if as_json:
         advice = [finding.advice for finding in wrong]
-        output.print_json({"store": place, "counts": counts, "why": why, "findings": findings, "advice": advice})
+        output.print_json({"store": place, "counts": counts, "reason": reason, "findings": findings, "advice": advice})
     else:
         for finding in findings:
             mark = "[green]ok[/]   " if finding.fine else "[yellow]wrong[/]"
             console.print(f"{mark} {finding.check}: {finding.says}", highlight=False)
             if finding.advice:
                 console.print(f"      {finding.advice}", style="yellow", highlight=False)
-        if why is not None:
-            console.print(f"{task_id}: {why}", highlight=False)
+        if reason is not None:
+            console.print(f"{task_id}: {reason}", highlight=False)
         if not wrong:
             console.print("nothing is wrong", style="green")
     if wrong:
@@ -87,7 +87,9 @@ def handlers_of(target: str | None, scheduler: "Scheduler | RemoteScheduler") ->
 
 def reason_of(task: Task, known: set[str] | None) -> str:
     """Say why a task has not run, or what became of it."""
-    return explain(task, now_ms(), known=known is None or task.queue is not None or task.handler in known)
+    if known is not None and task.handler not in known and task.queue is None and is_due(task, now_ms()):
+        task = explain(task, Around(now=now_ms(), handlers=known))
+    return task.reason or f"it is {task.listed_status}"
 
 
 def look(
@@ -98,6 +100,7 @@ def look(
     yield Finding(check="store", fine=True, says=f"{place} answers, has {tasks:,} tasks, and this version can read it")
     yield clocks(scheduler)
     yield workers(scheduler, counts)
+    yield from responses(scheduler)
     waiting = scheduler.list(status=Status.PENDING, order="due", limit=PAGE_MAX).tasks
     yield overdue([task for task in waiting if task.run_at < now_ms() - OVERDUE_MS and task.queue is None])
     if known is not None:
@@ -161,6 +164,20 @@ def workers(scheduler: "Scheduler | RemoteScheduler", counts: dict[Status, int])
         if coming
         else "",
     )
+
+
+def responses(scheduler: "Scheduler | RemoteScheduler") -> Iterator[Finding]:
+    """See whether the nodes on an SQLite file respond: one that is suspended remains the owner of its partitions."""
+    if not isinstance(scheduler, Scheduler):
+        return
+    for node, pid in scheduler.unresponsive_nodes():
+        where = "" if pid is None else f" (pid {pid})"
+        yield Finding(
+            check="nodes",
+            fine=False,
+            says=f"node {node}{where} does not respond, and its tasks wait: its process is suspended or blocked",
+            advice=f"let it go on (kill -CONT {pid or 'PID'}), or end it: others take over at once",
+        )
 
 
 def overdue(late: list[Task]) -> Finding:

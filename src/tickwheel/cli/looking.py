@@ -12,10 +12,10 @@ from tickwheel.cli.commands import app, console, now_ms, plainly, read_time
 from tickwheel.cli.places import DEFAULT_STORE, JsonOption, StoreOption, TokenOption, UrlOption, opened
 from tickwheel.errors import InvalidTask
 from tickwheel.scheduler import Scheduler
-from tickwheel.scheduler.draft import moment_of
+from tickwheel.scheduler.task_builder import moment_of
 from tickwheel.tasks import Cron, Task
-from tickwheel.tasks.foresight import COMING, foresee_all
 from tickwheel.tasks.triggers import preview
+from tickwheel.tasks.upcoming_runs import COMING, preview_all
 
 if TYPE_CHECKING:
     from tickwheel.cli.remote import RemoteScheduler
@@ -63,7 +63,7 @@ def simulate(
     if end_ms < begin_ms:
         raise InvalidTask("--to comes before --from")
     with opened(store, url, token) as scheduler:
-        runs = foresee_all(every_task(scheduler, handler), begin_ms, end_ms, limit)
+        runs = preview_all(every_task(scheduler, handler), begin_ms, end_ms, limit)
     if as_json:
         output.print_json([{"at": at, "id": task_id, "handler": name} for at, task_id, name in runs])
         return

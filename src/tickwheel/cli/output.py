@@ -1,8 +1,13 @@
-"""How tasks look: a table or a page for people, one JSON value for programs (`--json`)."""
+"""How tasks look: a table or a page for people, one JSON value for programs (`--json`).
+
+>>> span(480), span(61_000), span(30 * 86_400_000 + 3_700_000)
+('0.5 s', '1 m 1 s', '30 d 1 h')
+"""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from itertools import pairwise
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import asdict
@@ -13,7 +18,11 @@ from rich.table import Table
 from tickwheel.stores.contract import Page
 from tickwheel.tasks import Run, Status, Task, UnreadableTask
 
-__all__ = ["print_json", "print_task", "print_tasks"]
+__all__ = ["print_json", "print_task", "print_tasks", "span"]
+
+UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+STEPS: Final = tuple(pairwise(UNITS))
+EXACT_S: Final = 10  # below it, tenths of a second matter
 
 STYLE_OF_STATUS = {
     Status.PENDING: "cyan",
@@ -44,27 +53,54 @@ def moment(ms: int | None) -> str:
     return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def span(ms: int) -> str:
+    """Write how long something is, in its two largest units: the rest does not matter."""
+    if ms < EXACT_S * 1000:
+        return f"{ms / 1000:.1f} s"
+    seconds = round(ms / 1000)
+    for (unit, size_s), (smaller, part_s) in STEPS:
+        if seconds >= size_s:
+            count, rest_s = divmod(seconds, size_s)
+            return f"{count} {unit} {rest_s // part_s} {smaller}" if rest_s >= part_s else f"{count} {unit}"
+    return f"{seconds} s"
+
+
 def print_tasks(console: Console, tasks: Iterable[Task]) -> None:
     """Print tasks as a table."""
-    table = Table("id", "handler", "status", "due (UTC)", "attempts", "why")
+    table = Table("id", "handler", "status", "due (UTC)", "attempts", "reason")
     for task in tasks:
-        status = f"[{STYLE_OF_STATUS[task.status]}]{task.status}[/]"
+        status = f"[{STYLE_OF_STATUS[task.listed_status]}]{task.listed_status}[/]"
         table.add_row(task.id, task.handler, status, moment(task.run_at), str(task.attempt), task.reason or "")
     console.print(table)
 
 
-def print_task(console: Console, task: Task, runs: Iterable[Run], why: str) -> None:
+def counted(task: Task) -> str:
+    """Say what went wrong so far, and how often; nothing if nothing did."""
+    numbers = {
+        "of this occurrence": task.failures,
+        f"crashes (at most {task.max_crashes})": task.crashes,
+        "snoozes": task.snoozes,
+        "occurrences in succession": task.consecutive_failures,
+    }
+    return ", ".join(f"{number} {name}" for name, number in numbers.items() if number)
+
+
+def print_task(console: Console, task: Task, runs: Iterable[Run]) -> None:
     """Print everything about a task."""
     table = Table.grid(padding=(0, 2))
     for name, value in (
         ("id", task.id),
         ("handler", task.handler),
-        ("status", f"[{STYLE_OF_STATUS[task.status]}]{task.status}[/]"),
-        ("", why),
+        ("status", f"[{STYLE_OF_STATUS[task.listed_status]}]{task.listed_status}[/]"),
+        ("reason", escape(task.reason or "")),
+        ("reason code", task.reason_code or ""),
         ("due (UTC)", moment(task.run_at)),
         ("trigger", str(task.trigger)),
         ("arguments", msgspec.json.encode(task.args).decode()),
         ("attempts", str(task.attempt)),
+        ("failures", counted(task)),
+        ("last run", "" if task.last_run is None else f"{task.last_run.status} {moment(task.last_run.finished_at)}"),
+        ("cancel", "requested" if task.cancel_requested else ""),
         ("result", "" if task.result is None else msgspec.json.encode(task.result).decode()),
         ("error", task.error or ""),
         ("stored", escape(task.raw) if isinstance(task, UnreadableTask) else ""),
@@ -74,9 +110,14 @@ def print_task(console: Console, task: Task, runs: Iterable[Run], why: str) -> N
     console.print(table)
     history = Table("attempt", "for (UTC)", "started (UTC)", "took", "came to")
     for run in runs:
-        took = f"{(run.finished_at - run.started_at) / 1000:g} s"
+        begun = run.started_at
+        took = "" if begun is None else f"{(run.finished_at - begun) / 1000:g} s"
         history.add_row(
-            str(run.attempt), moment(run.occurrence_at), moment(run.started_at), took, run.reason or run.status
+            str(run.attempt),
+            moment(run.occurrence_at),
+            "" if begun is None else moment(begun),
+            took,
+            run.reason or run.status,
         )
     if history.row_count:
         console.print(history)

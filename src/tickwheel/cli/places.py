@@ -22,10 +22,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for program
 DEFAULT_STORE = "sqlite:///tasks.db"
 
 
-def opened(store: str, url: str | None, token: str | None) -> "Scheduler | RemoteScheduler":
-    """Return where the tasks are: a server, if one was named, or a store."""
+def opened(store: str, url: str | None, token: str | None, *, create: bool = False) -> "Scheduler | RemoteScheduler":
+    """Return where the tasks are: a server, if one was named, or a store, which must exist by default."""
     if url is None:
-        return Scheduler(store, run=False)
+        return Scheduler(store, run=False, create=create)
     from tickwheel.cli.remote import RemoteScheduler  # noqa: PLC0415 - its packages are an extra
 
     return RemoteScheduler(url, token)

@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from tickwheel.cli.client import Server
 from tickwheel.stores.contract import Lease, Page
-from tickwheel.tasks import Cron, Every, LatePolicy, RetryPolicy, Run, Status, Task, Trigger, UnreadableTask
+from tickwheel.tasks import Cron, Every, LatePolicy, RetryPolicy, Run, RunStatus, Status, Task, Trigger, UnreadableTask
+from tickwheel.tasks.record import LastRun
 from tickwheel.tasks.triggers import ONCE
 
 __all__ = ["RemoteScheduler", "run_of", "task_of"]
@@ -67,7 +68,7 @@ class RemoteScheduler:
                 node=shape["node"],
                 epoch=shape["epoch"],
                 nonce="",
-                expires_at=since_1970(shape["expires"]),
+                expires_at=None if shape["expires"] is None else since_1970(shape["expires"]),
             )
             for shape in self.server.get("/v1/cluster")["partitions"]
         ]
@@ -76,9 +77,21 @@ class RemoteScheduler:
         """Return the names of the handlers that the server knows."""
         return {handler["name"] for handler in self.server.get("/v1/handlers")["handlers"]}
 
-    def cancel(self, task_id: str, reason: str) -> Task:
+    def cancel(self, task_id: str, reason: str, *, run_only: bool = False) -> Task:
         """Cancel a task."""
-        return task_of(self.server.post(f"{place(task_id)}:cancel", {"reason": reason}))
+        return task_of(self.server.post(f"{place(task_id)}:cancel", {"reason": reason, "run_only": run_only}))
+
+    def pause(self, task_id: str) -> Task:
+        """Keep a task from beginning."""
+        return task_of(self.server.post(f"{place(task_id)}:pause"))
+
+    def resume(self, task_id: str, *, run_missed: bool = False) -> Task:
+        """Let a paused task begin again."""
+        return task_of(self.server.post(f"{place(task_id)}:resume", {"run_missed": run_missed}))
+
+    def run_now(self, task_id: str) -> Task:
+        """Run a task that waits now."""
+        return task_of(self.server.post(f"{place(task_id)}:run"))
 
     def reschedule(self, task_id: str, **when: Any) -> Task:
         """Move a task that waits."""
@@ -116,9 +129,10 @@ def task_of(shape: dict[str, Any]) -> Task:
     """Read a task."""
     same = (
         "id", "args", "meta", "tags", "priority", "times", "at_most_once", "attempt", "failures", "runs", "version",
-        "cancel_requested", "result", "error", "reason",
+        "paused", "crashes", "snoozes", "consecutive_failures", "overlap", "max_crashes",
+        "cancel_requested", "result", "error", "reason", "reason_code",
     )  # fmt: skip
-    retry, late = shape["retry"], shape["late"]
+    retry, late, last = shape["retry"], shape["late"], shape["last_run"]
     kind: type[Task] = Task
     unread: dict[str, Any] = {}
     if "raw" in shape:
@@ -143,6 +157,7 @@ def task_of(shape: dict[str, Any]) -> Task:
         started_at=None if shape["started"] is None else since_1970(shape["started"]),
         finished_at=None if shape["finished"] is None else since_1970(shape["finished"]),
         expires_at=None if shape["expires"] is None else since_1970(shape["expires"]),
+        last_run=None if last is None else last_run_of(last),
         **{name: shape[name] for name in same},
         **unread,
     )
@@ -155,15 +170,25 @@ def trigger_of(shape: dict[str, Any]) -> Trigger:
     return Cron(expression=shape["expression"], tz=shape["tz"]) if shape["type"] == "cron" else ONCE
 
 
+def last_run_of(shape: dict[str, Any]) -> LastRun:
+    """Read the last run of a recurring task."""
+    return LastRun(
+        status=RunStatus(shape["status"]),
+        attempt=shape["attempt"],
+        started_at=None if shape["started"] is None else since_1970(shape["started"]),
+        finished_at=since_1970(shape["finished"]),
+    )
+
+
 def run_of(task_id: str, shape: dict[str, Any]) -> Run:
     """Read a run."""
     return Run(
         task_id=task_id,
         attempt=shape["attempt"],
         occurrence_at=since_1970(shape["occurrence"]),
-        started_at=since_1970(shape["started"]),
+        started_at=None if shape["started"] is None else since_1970(shape["started"]),
         finished_at=since_1970(shape["finished"]),
-        status=Status(shape["status"]),
+        status=RunStatus(shape["status"]),
         error=shape["error"],
         reason=shape["reason"],
         due_at=since_1970(shape["due"]),

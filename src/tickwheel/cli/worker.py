@@ -60,11 +60,11 @@ def worker(
     def announce() -> None:
         names = sorted(handler.name for handler in inner.handlers())
         handlers = f"{len(names)} handler{'s' * (len(names) != 1)} ({', '.join(names) or 'none'})"
-        recovery = scheduler.recovery
-        assert recovery is not None
+        report = scheduler.startup_report
+        assert report is not None
         where = shown(inner._where) if isinstance(inner._where, str) else type(inner._where).__name__
-        say(f"ready: {handlers}, {recovery.partitions} partitions of {where}, process {os.getpid()}")
-        say(f"{recovery.overdue} tasks overdue, {recovery.orphaned} orphaned")
+        say(f"ready: {handlers}, {report.partitions} partitions of {where}, process {os.getpid()}")
+        say(f"{report.overdue} tasks overdue, {report.orphaned} orphaned")
 
     def stopping() -> None:
         say(f"stopping: waiting up to {inner._options.grace_s:g} s for running tasks; a second signal ends the wait")

@@ -8,12 +8,12 @@
 
 As long as what we believed lies between the two, it stays as it is: nothing jumps, and a node whose own clock agrees
 goes by that. Otherwise it is set to the lesser one: rather late than early. A step of the node's own clock changes
-nothing, but for stores that have no other: it is noticed with the next answer.
+nothing, but for stores that have no other (`local_clock`): there the machine's clock is the store's, at every moment.
 """
 
 from typing import Final
 
-from tickwheel.clock import Clock
+from tickwheel.clock import Clock, boottime_of
 from tickwheel.stores.contract import Store
 
 __all__ = ["StoreClock"]
@@ -26,17 +26,19 @@ STEP_NS: Final = 10**9  # or when its own clock was set, or stood still while th
 class StoreClock:
     """A node's clock, set by a store's."""
 
-    __slots__ = ("_ahead_ns", "_checked_ns", "_clock", "_wall_ahead_ns", "monotonic_ns")
+    __slots__ = ("_ahead_ns", "_checked_ns", "_clock", "_local", "_wall_ahead_ns", "boottime_ns", "monotonic_ns")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.monotonic_ns = clock.monotonic_ns
+        self.boottime_ns = boottime_of(clock)
         self._wall_ahead_ns = self._ahead_ns = clock.time_ns() - clock.monotonic_ns()
         self._checked_ns = -CHECK_NS
+        self._local = False  # whether the store goes by the machine's clock
 
     def time_ns(self) -> int:
         """Time of day, by the store."""
-        return self.monotonic_ns() + self._ahead_ns
+        return self._clock.time_ns() if self._local else self.monotonic_ns() + self._ahead_ns
 
     @property
     def in_doubt(self) -> bool:
@@ -53,5 +55,7 @@ class StoreClock:
         least_ns, most_ns = read_ns - answered_ns, read_ns + READING_NS - asked_ns
         if not least_ns <= self._ahead_ns <= most_ns:
             self._ahead_ns = least_ns
-        self._wall_ahead_ns = self._clock.time_ns() - self.monotonic_ns()
+        wall_ns = self._clock.time_ns()
+        self._local = store.local_clock and abs(wall_ns - read_ns) < STEP_NS  # it may have been given another clock
+        self._wall_ahead_ns = wall_ns - self.monotonic_ns()
         self._checked_ns = answered_ns

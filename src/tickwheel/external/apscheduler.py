@@ -18,7 +18,8 @@ from hashlib import sha256
 from typing import Final
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import FarSchedulerUnfit, InvalidSchedule, MissingExtra, UnknownTask
+from tickwheel.errors import FarSchedulerUnfit, InvalidSchedule, MissingExtra, TaskFinished, TaskRunning, UnknownTask
+from tickwheel.external.hybrid import FAR, without_far
 from tickwheel.scheduler import Scheduler
 
 try:
@@ -108,9 +109,14 @@ class Again(BaseTrigger):  # type: ignore[misc]
 
 
 def call_back(url: str, task_id: str) -> None:
-    """Let a task come due again: this is what jobs call, wherever APScheduler runs them."""
-    with suppress(UnknownTask):  # it was cancelled and purged
-        door(url).resume(task_id)
+    """Let a far task come due again: this is what jobs call, wherever APScheduler runs them."""
+    near = door(url)
+    with suppress(UnknownTask, TaskFinished, TaskRunning):  # it was cancelled, or has run
+        if FAR not in near.get(task_id).tags:
+            return  # it is near, or was paused by somebody who means it
+        resumed = near.resume(task_id)
+        if FAR in resumed.tags:
+            near.amend(task_id, tags=without_far(resumed))
 
 
 @lru_cache(maxsize=16)  # as many stores as a process would have, and then some

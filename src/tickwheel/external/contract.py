@@ -18,7 +18,8 @@ class FarScheduler(Protocol):
     async def schedule(self, task_id: str, at: int) -> None:
         """Remember durably to call at a moment, milliseconds since 1970; said again, the new moment counts.
 
-        To call is to resume the task in tickwheel's store. It calls again if that failed, or if it died meanwhile.
+        To call is to resume the task in tickwheel's store, if it still has the tag `far`, and to take that away. It
+        calls again if that failed, or if it died meanwhile.
         """
 
     async def cancel(self, task_id: str) -> None:

@@ -8,6 +8,7 @@
         await hybrid.cancel("order-7")                                                    # wherever it is
 
 A far task is paused in the store and has the tag `far`; it is listed there as any other, and moved with `reschedule`.
+One that you pause yourself, with `pause`, loses the tag: nobody calls for it until you `resume` it.
 Should the other scheduler forget it, for its disk was lost or someone deleted its jobs, a sweep finds what it ought to
 have called for by now: a task is late only if the threshold is shorter than the time between two sweeps. What comes
 again, by an interval or by cron, is near: its next occurrence is all there is of it.
@@ -20,13 +21,13 @@ from datetime import datetime
 from typing import Any, Final, Self
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import InvalidSchedule, TaskIsRunning
+from tickwheel.errors import InvalidSchedule, TaskFinished, TaskRunning, UnknownTask
 from tickwheel.external.contract import FarScheduler
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.stores.contract import Filter, OnConflict
 from tickwheel.tasks import Once, Status, Task, TaskContext
 
-__all__ = ["FAR", "HybridScheduler"]
+__all__ = ["FAR", "HybridScheduler", "without_far"]
 
 FAR: Final = "far"  # the tag of what another scheduler looks after
 SWEEP: Final = "external.sweep"
@@ -58,7 +59,7 @@ class HybridScheduler:
     async def start(self) -> Self:
         """Start the near scheduler, and sweep at once and now and then; the other is started by its owner, before."""
         await self.near.start()
-        with suppress(TaskIsRunning):  # somebody sweeps
+        with suppress(TaskRunning):  # somebody sweeps
             await self.near.add(SWEEP, every=self._sweep_every, delay=0, id=SWEEP, on_conflict="replace")
         return self
 
@@ -81,7 +82,7 @@ class HybridScheduler:
         **wishes: Any,
     ) -> Task:
         """Add a task, near or far by when it is due; it is durable when this returns."""
-        draft = self.near.draft(handler, args, **wishes)
+        draft = self.near.build_task(handler, args, **wishes)
         if not isinstance(draft.trigger, Once) or draft.run_at - draft.created_at <= self._threshold_ms:
             return await self.near.add(handler, args, on_conflict=on_conflict, **wishes)
         wishes["tags"] = [*wishes.get("tags", ()), FAR]
@@ -108,9 +109,28 @@ class HybridScheduler:
         await self.far.cancel(task_id)
         return task
 
+    async def pause(self, task_id: str) -> Task:
+        """Keep a task from beginning, near or far, until `resume`."""
+        task = await self.near.get(task_id)
+        if FAR in task.tags:
+            with suppress(TaskRunning):  # it came near, and has no use for the tag
+                await self.near.amend(task_id, tags=without_far(task))  # a call that comes now is not heard
+            await self.far.cancel(task_id)
+        return await self.near.pause(task_id)
+
+    async def resume(self, task_id: str) -> Task:
+        """Let a task that was paused with `pause` begin again in its time; a far one is left to the far scheduler."""
+        task = await self.near.get(task_id)
+        if FAR in task.tags and task.listed_status is Status.PAUSED:
+            return task  # nobody paused it: it is far
+        task = await self.near.resume(task_id)
+        if not isinstance(task.trigger, Once) or task.run_at - self.near._now() <= self._threshold_ms:
+            return task
+        return await self._hand_over(await self.near.amend(task_id, tags=[*without_far(task), FAR]))
+
     async def _hand_over(self, task: Task) -> Task:
         """Leave a task to the far scheduler; if it does not take it, the task is as safe where it is."""
-        if task.status is not Status.PENDING:  # it was there before, and is looked after
+        if task.listed_status is not Status.PENDING:  # it was there before, and is looked after
             return task
         moment = task.run_at - self._threshold_ms
         try:
@@ -118,9 +138,12 @@ class HybridScheduler:
         except Exception:
             log.warning("task %s stays near: the far scheduler does not take it", task.id, exc_info=True)
             return task
-        paused = await self.near.pause(task.id)
-        # If it called before that, there was nothing to resume.
-        return paused if self.near._now() < moment else await self.near.resume(task.id)
+        try:
+            paused = await self.near.pause(task.id)
+            # If it called before that, there was nothing to resume.
+            return paused if self.near._now() < moment else await self.near.resume(task.id)
+        except TaskFinished:  # meanwhile
+            return await self.near.get(task.id)
 
     async def _sweep(self, context: TaskContext) -> int:
         """Resume what should have been called for by now."""
@@ -128,6 +151,21 @@ class HybridScheduler:
         found, cursor, pages = 0, None, True
         while pages:
             page = await self.near.query(overdue, cursor, PAGE)
-            await self.near.apply("resume", [task.id for task in page.tasks])
+            for task in page.tasks:
+                with suppress(TaskFinished, TaskRunning, UnknownTask):  # meanwhile
+                    await self._come_near(task)
             found, cursor, pages = found + len(page.tasks), page.cursor, page.cursor is not None
         return found
+
+    async def _come_near(self, task: Task) -> None:
+        """Resume a far task; without the tag, who pauses it later means it."""
+        if FAR not in (await self.near.get(task.id)).tags:
+            return  # it has come near, or somebody paused it
+        resumed = await self.near.resume(task.id)
+        if FAR in resumed.tags:
+            await self.near.amend(task.id, tags=without_far(resumed))
+
+
+def without_far(task: Task) -> list[str]:
+    """Return the tags of a task that is not far, or not any more."""
+    return [tag for tag in task.tags if tag != FAR]

@@ -102,7 +102,7 @@ class Events:
         """Whether anyone listens."""
         return bool(self._listeners)
 
-    def happened(
+    def emit(
         self,
         kind: Kind,
         task: Task,
@@ -112,7 +112,7 @@ class Events:
         run: Run | None = None,
         reason: str | None = None,
     ) -> None:
-        """Tell everyone what happened to a task; if nobody listens, it costs nothing."""
+        """Tell every listener what happened to a task; without listeners it costs nothing."""
         if self._listeners:
             self.tell(
                 Event(
@@ -122,7 +122,7 @@ class Events:
                     at=at,
                     attempt=task.attempt,
                     late_ms=late_ms,
-                    took_ms=None if run is None else run.finished_at - run.started_at,
+                    took_ms=None if run is None or run.started_at is None else run.finished_at - run.started_at,
                     reason=reason or task.reason,
                     error=None if run is None else run.error,
                     due_at=task.run_at,

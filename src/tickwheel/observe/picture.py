@@ -1,6 +1,6 @@
 r"""How a scheduler stands at one moment: what metrics and a dashboard show, and nothing of the engine itself.
 
-    agenda (wheel)          queue: claimed and not finished
+    due index (wheel)       queue: claimed and not finished
     [....#..##....#] -----> [ waiting | running | being written ] -----> store
           `levels`                       `queued`
     \________________________ `active` ________________________/

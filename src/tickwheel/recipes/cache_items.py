@@ -168,7 +168,7 @@ class CacheItems:
         item.weight = weight
         self.weight += weight
         self._link(item)
-        self._let_go(old)
+        self._release(old)
         self.schedule(item)
         return old_value
 
@@ -230,10 +230,10 @@ class CacheItems:
         kept.pop()
         kept.pop()
         kept.pop()
-        self._let_go(item)
+        self._release(item)
         return value
 
-    def _let_go(self, item: Item) -> None:
+    def _release(self, item: Item) -> None:
         """Take an item that has left `kept` out of the ring and the wheel."""
         item.place = NO_PLACE
         item.expires_ns = 0

@@ -9,7 +9,7 @@ A load is listed in `CacheStore.loads` until it ends or its key is written; a ca
 
 import os
 from collections.abc import Callable
-from threading import Event, Lock, get_ident
+from threading import Lock, get_ident
 from typing import Any
 
 from tickwheel.durations import Duration, to_ns
@@ -22,18 +22,20 @@ __all__ = ["load"]
 class Load:
     """One call of a loader, and what came of it."""
 
-    __slots__ = ("done", "error", "process", "thread", "value")
+    __slots__ = ("error", "gate", "over", "process", "thread", "value")
 
     def __init__(self) -> None:
         self.process = os.getpid()
         self.thread = get_ident()
-        self.done = Event()
+        self.gate = Lock()  # closed until it is over; unlike an Event, it is opened in one step that nothing interrupts
+        self.gate.acquire()
+        self.over = False
         self.value: Any = MISSING  # still so at the end if the thread was interrupted: others have to try themselves
         self.error: Exception | None = None
 
     def runs(self) -> bool:
         """Tell whether it is worth waiting for: in a forked child the threads of the parent do not exist."""
-        return not self.done.is_set() and self.process == os.getpid()
+        return not self.over and self.process == os.getpid()
 
 
 # Which load a thread waits for, in all caches: a loader may load from another cache, which waits for the first.
@@ -46,7 +48,7 @@ def load(store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duratio
     while True:
         own = Load()
         try:
-            running = _running(store, key, own)
+            running = store.begin_load(key, own)
             if running is own:
                 own.value = _call(own, store, key, loader, ttl)
                 return own.value
@@ -54,25 +56,10 @@ def load(store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duratio
             own.error = error
             raise
         finally:
-            _end(own, store, key)
+            store.end_load(key, own)
         value = _wait(running, key) if isinstance(running, Load) else running
         if value is not MISSING:
             return value
-
-
-def _running(store: CacheStore, key: Any, own: Load) -> Any:
-    """Return the value of a key, the load that is under way, or our own, which is listed then."""
-    store.acquire()
-    try:
-        value = store.peek(key)
-        if value is not MISSING:
-            return value
-        running = store.loads.get(key)
-        if running is None or not running.runs():
-            running = store.loads[key] = own
-        return running
-    finally:
-        store.release()
 
 
 def _call(own: Load, store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duration | None) -> Any:
@@ -81,30 +68,21 @@ def _call(own: Load, store: CacheStore, key: Any, loader: Callable[[Any], Any], 
     return value
 
 
-def _end(own: Load, store: CacheStore, key: Any) -> None:
-    store.acquire()
-    try:
-        if store.loads.get(key) is own:
-            del store.loads[key]
-    finally:
-        store.release()
-        own.done.set()
-
-
 def _wait(running: Load, key: Any) -> Any:
     thread = get_ident()
-    with _waiting_lock:
-        ahead: Load | None = running
-        while ahead is not None and not ahead.done.is_set():
-            if ahead.thread == thread:
-                raise RecursiveLoad(key)
-            ahead = _waiting.get(ahead.thread)
-        _waiting[thread] = running
     try:
-        running.done.wait()
+        with _waiting_lock:
+            ahead: Load | None = running
+            while ahead is not None and not ahead.over:
+                if ahead.thread == thread:
+                    raise RecursiveLoad(key)
+                ahead = _waiting.get(ahead.thread)
+            _waiting[thread] = running
+        with running.gate:  # one after the other; each opens it for the next
+            pass
     finally:
         with _waiting_lock:
-            del _waiting[thread]
+            _waiting.pop(thread, None)
     if running.error is not None:
         raise running.error
     return running.value

@@ -8,6 +8,7 @@ noted after it has left.
 """
 
 from collections.abc import Callable
+from operator import index
 from threading import RLock
 from typing import Any, Final, final
 
@@ -16,7 +17,7 @@ from tickwheel.errors import InvalidWeight
 from tickwheel.recipes.cache_items import ABSENT, CacheItems, Item
 from tickwheel.recipes.cache_notices import Cause, EvictionNotices
 
-__all__ = ["FOREVER_NS", "MISSING", "CacheStore"]
+__all__ = ["FOREVER_NS", "MISSING", "CacheStore", "whole_number"]
 
 # Between any two lines of the interpreted build another thread may run.
 INTERPRETED: Final[bool] = __file__.endswith(".py")
@@ -24,6 +25,18 @@ INTERPRETED: Final[bool] = __file__.endswith(".py")
 FOREVER_NS: Final = -1  # instead of a time to live: only `expire_after_access` counts
 
 MISSING: Final = object()
+
+
+def whole_number(value: object) -> int | None:
+    """Return an int, a subclass of it or one of numpy's as a plain int; None for anything else, and for a bool."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return None
+    unknown: Any = value
+    try:
+        number: int = index(unknown)
+    except Exception:  # noqa: BLE001 - of the caller's class
+        return None
+    return number
 
 
 @final
@@ -179,9 +192,10 @@ class CacheStore:
 
     def _weigh(self, key: Any, value: Any) -> int:
         assert self._weigher is not None
-        weight = self._weigher(key, value)
-        if isinstance(weight, bool) or not isinstance(weight, int) or not 0 <= weight <= self.maxsize:
-            raise InvalidWeight(key, weight, self.maxsize)
+        given = self._weigher(key, value)
+        weight = whole_number(given)
+        if weight is None or not 0 <= weight <= self.maxsize:
+            raise InvalidWeight(key, given, self.maxsize)
         return weight
 
     def _store(self, key: Any, value: Any, ttl_ns: int, weight: int) -> int:
@@ -311,6 +325,36 @@ class CacheStore:
         self.release()
         if self._notices is not None:
             self._notices.deliver(gone)
+
+    # -- loading: here, because an interrupt between two lines of interpreted code would leave the lock taken
+
+    def begin_load(self, key: Any, own: Any) -> Any:
+        """Return the value of a key, the load that is under way, or our own, which is listed then."""
+        self.acquire()
+        try:
+            item = self._find(key, self.now_ns())
+            if item is not None:
+                return self.items.value(item)
+            running = self.loads.get(key)
+            if running is None or not running.runs():
+                self.loads[key] = own
+                return own
+            return running
+        finally:
+            self.release()
+
+    def end_load(self, key: Any, own: Any) -> None:
+        """Take a load out of the list, if it is there, and let those go on who wait for it."""
+        try:
+            self.acquire()
+            try:
+                if self.loads.get(key) is own:
+                    del self.loads[key]
+            finally:
+                self.release()
+        finally:
+            own.over = True
+            own.gate.release()
 
     # -- expiry
 

@@ -17,9 +17,9 @@ from math import ceil
 from threading import TIMEOUT_MAX
 from typing import Any, Final, NoReturn, TypeVar
 
-from tickwheel.clock import Clock, SystemClock
+from tickwheel.clock import Clock, SystemClock, monotonic_reader
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import InvalidClock, NotCopyable
+from tickwheel.errors import NotCopyable
 from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, Delayed, DelayedItems
 
 __all__ = ["DelayQueue"]
@@ -38,10 +38,8 @@ class DelayQueue(queue.Queue[T]):
     is_shutdown: bool = False  # until shutdown(), which queue.Queue has since Python 3.13
 
     def __init__(self, maxsize: int = 0, *, clock: Clock | None = None) -> None:
-        if clock is not None and not callable(getattr(clock, "monotonic_ns", None)):
-            raise InvalidClock(clock)
         self._clock = SYSTEM_CLOCK if clock is None else clock
-        self._origin_ns = self._clock.monotonic_ns()
+        self._origin_ns = monotonic_reader(self._clock)()
         super().__init__(maxsize)
 
     def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: Duration = 0.0) -> None:  # noqa: FBT001, FBT002 - as queue.Queue

@@ -47,14 +47,14 @@ class IdleTimeouts(IdleTouches, Generic[K]):
     """Watches keys by any set of timers; every method may be called from the threads that the timers allow.
 
     A key that is found idle is not watched any more when its callback is called, which may watch it again. What a
-    callback raises goes where the errors of other timers go. A forked child watches nothing at first: it has none of
-    its parent's timers.
+    callback raises goes where the errors of other timers go. Once the timers are stopped, nothing is watched any more.
+    A forked child watches nothing at first: it has none of its parent's timers.
     """
 
     def __init__(self, timers: AbstractTimers) -> None:
         if not isinstance(timers, AbstractTimers):
             raise InvalidTimers(timers)
-        super().__init__(timers._time)
+        super().__init__(timers._registry)
         self._timers = timers
         self._watches: dict[K, Watch] = {}
         self._lock = RLock()  # a finalizer may call us on the thread that holds it
@@ -78,14 +78,17 @@ class IdleTimeouts(IdleTouches, Generic[K]):
         *args: *Rest,
     ) -> None: ...
     def watch(self, key: K, timeout: Duration, on_idle: Callable[..., object], *args: object) -> None:
-        """Call back, once, when a key has not been touched for a timeout: with the key, or with the arguments given."""
+        """Call back, once, when a key has not been touched for a timeout: with the key, or with the arguments given.
+
+        A key that is watched already is refused with `DuplicateKey`.
+        """
         if not callable(on_idle):
             raise MissingCallback(on_idle, "on_idle")
         timeout_ns = to_ns(timeout)
         watch = Watch(key, timeout_ns, on_idle, args or (key,), Touch(self._time.now_ns()))
         with self._lock:
             if self._watches.setdefault(key, watch) is not watch:
-                raise DuplicateKey(key)
+                raise DuplicateKey(key, watched=True)
             self._touches[key] = watch.touch
             try:
                 watch.handle = self._timers.after(timeout_ns / 1e9, self._look, watch)
@@ -105,10 +108,10 @@ class IdleTimeouts(IdleTouches, Generic[K]):
         return True
 
     def __len__(self) -> int:
-        return len(self._watches)
+        return 0 if self._registry.stopped else len(self._watches)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._watches
+        return not self._registry.stopped and key in self._watches
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} watched={len(self)}>"

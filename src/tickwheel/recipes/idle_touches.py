@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 from mypy_extensions import mypyc_attr
 
-from tickwheel.timers.scaled_clock import ScaledClock
+from tickwheel.timers.registry import TimerRegistry
 
 __all__ = ["IdleTouches", "Touch"]
 
@@ -33,15 +33,16 @@ class Touch:
 class IdleTouches:
     """The touches of all keys. Either a key is touched, or it is found idle: never both."""
 
-    def __init__(self, time: ScaledClock) -> None:
-        self._time = time
+    def __init__(self, registry: TimerRegistry) -> None:
+        self._registry = registry
+        self._time = registry.time
         self._touches: dict[Any, Touch] = {}
         self._touch_lock: Any = RLock()  # the code of a key may touch another
 
     def touch(self, key: Any) -> bool:
         """Note that a key is not idle; False if it is not watched."""
         touch = self._touches.get(key)
-        if touch is None:
+        if touch is None or self._registry.stopped:
             return False
         now_ns = self._time.now_ns()  # after the code of the key, which may take long
         if INTERPRETED:
@@ -53,7 +54,7 @@ class IdleTouches:
         """Return for how many seconds a key has not been touched; None if it is not watched."""
         now_ns = self._time.now_ns()
         touch = self._touches.get(key)
-        last_ns = ENDED if touch is None else touch.last_ns
+        last_ns = ENDED if touch is None or self._registry.stopped else touch.last_ns
         return None if last_ns == ENDED else max(now_ns - last_ns, 0) / 1e9
 
     def _end_if_idle(self, touch: Touch, timeout_ns: int) -> int:

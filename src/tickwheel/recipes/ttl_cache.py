@@ -26,13 +26,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, overload
 from weakref import WeakValueDictionary
 
-from tickwheel.clock import Clock, SystemClock
+from tickwheel.clock import Clock, SystemClock, monotonic_reader
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidCache, InvalidTimers, MissingCallback, NotCopyable, shown
 from tickwheel.recipes.cache_core import CacheCore
 from tickwheel.recipes.cache_loads import load
 from tickwheel.recipes.cache_notices import Cause
-from tickwheel.recipes.cache_store import FOREVER_NS, MISSING, CacheStore
+from tickwheel.recipes.cache_store import FOREVER_NS, MISSING, CacheStore, whole_number
 from tickwheel.recipes.cache_sweeper import CacheSweeper
 from tickwheel.timers.timers import AbstractTimers
 
@@ -67,7 +67,8 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
         timers: AbstractTimers | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if type(maxsize) is not int or maxsize < 1:  # True is none
+        size = whole_number(maxsize)
+        if size is None or size < 1:
             raise InvalidCache(f"invalid maxsize {shown(maxsize)}: expected an int of at least 1")
         for name, function in (("weigher", weigher), ("on_evict", on_evict)):
             if function is not None and not callable(function):
@@ -86,7 +87,7 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
         else:
             ttl_ns, ttl_of = to_ns(ttl), None
         now_ns = _reader(clock, timers)
-        super().__init__(CacheStore(maxsize, now_ns, ttl_ns, ttl_of, access_ns, weigher, on_evict))
+        super().__init__(CacheStore(size, now_ns, ttl_ns, ttl_of, access_ns, weigher, on_evict))
         self._sweeper: CacheSweeper | None = None
         if timers is not None:
             self._sweeper = CacheSweeper(self, timers)
@@ -246,11 +247,8 @@ class _Values(ValuesView[V]):
         return any(found is value or found == value for found in self)
 
 
-def _reader(clock: object, timers: AbstractTimers | None) -> Callable[[], int]:
+def _reader(clock: Clock | None, timers: AbstractTimers | None) -> Callable[[], int]:
     """Return what reads the clock: the one given, that of the timers, or the system's."""
     if clock is None:
         clock = SystemClock() if timers is None else timers._clock
-    read: Callable[[], int] | None = getattr(clock, "monotonic_ns", None)
-    if not callable(read) or type(read()) is not int:
-        raise InvalidCache(f"invalid clock {shown(clock)}: expected one whose monotonic_ns() returns an int")
-    return read
+    return monotonic_reader(clock)

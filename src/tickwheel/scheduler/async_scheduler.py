@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from random import Random
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -32,26 +32,28 @@ from tickwheel.errors import (
     NoQueuesHere,
     SchedulerForked,
     SchedulerNotStarted,
+    TaskFinished,
 )
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
-from tickwheel.scheduler.draft import Wishes, check_time, check_timeout, due_after, to_ms
-from tickwheel.scheduler.engine import Engine
-from tickwheel.scheduler.leases import Message, check_lease, check_wait
+from tickwheel.scheduler.background_calls import uninterrupted
+from tickwheel.scheduler.engine.engine import Engine
+from tickwheel.scheduler.engine.janitor import StartupReport
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.queues import Queues
-from tickwheel.scheduler.recipients import Courier
-from tickwheel.scheduler.recovery import Recovery
+from tickwheel.scheduler.queues.message_leases import Message, check_lease, check_wait
+from tickwheel.scheduler.routing import WebhookSender
 from tickwheel.scheduler.signals import StopSignals
-from tickwheel.scheduler.unbroken import uninterrupted
+from tickwheel.scheduler.task_builder import TaskFields, check_time, check_timeout, due_after, to_ms
 from tickwheel.scheduler.verbs import Verbs
 from tickwheel.stores import open_store
-from tickwheel.stores.bounds import BATCH_MAX, check_batch, check_id, check_limit, check_on_conflict, check_reason
-from tickwheel.stores.contract import Filter, OnConflict, Order, Page, Store
-from tickwheel.tasks.delivery import check_queue
+from tickwheel.stores.contract import Conflict, Filter, OnConflict, Order, Page, Store
+from tickwheel.stores.validation import BATCH_MAX, check_batch, check_id, check_limit, check_on_conflict, check_reason
+from tickwheel.tasks import transitions
+from tickwheel.tasks.destinations import check_queue
 from tickwheel.tasks.fields import flag, invalid
 from tickwheel.tasks.policies import RetryPolicy
-from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.record import ENDED, Run, Status, Task
 from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Workers
 
@@ -61,29 +63,34 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class AsyncScheduler(Verbs):
-    """Durable tasks in one store. With `run=False` it only adds, and others run."""
+    """Durable tasks in one store. With `run=False` it only adds, and others run.
+
+    With `create=False`, a file that is missing is an error instead of a new store.
+    """
 
     def __init__(
         self,
         store: str | Store = "sqlite:///tasks.db",
         *,
         run: bool = True,
+        create: bool = True,
         clock: Clock | None = None,
-        chance: Random | None = None,
-        webhooks: Courier | None = None,
+        rng: Random | None = None,
+        webhooks: WebhookSender | None = None,
         **options: Any,
     ) -> None:
         self._where = store
         self._run = flag("run", run, InvalidOption)
-        if chance is not None and not isinstance(chance, Random):
-            raise InvalidOption("chance", chance, "a random.Random")
+        self._create = flag("create", create, InvalidOption)
+        if rng is not None and not isinstance(rng, Random):
+            raise InvalidOption("rng", rng, "a random.Random")
         # On the usual clock it goes by the store's own: a server's, which is the same for all nodes.
         clock = clock or SystemClock()
         self._clock: Clock = StoreClock(clock) if isinstance(clock, SystemClock) else clock
-        self._chance = chance or Random()  # noqa: S311 - spreads retries and names tasks, keeps no secrets
+        self._rng = rng or Random()  # noqa: S311 - spreads retries and names tasks, keeps no secrets
         self._options = Options.of(options)
         self._registry = Registry(lasting=store != "memory://")
-        self._webhooks: Courier | None = None
+        self._webhooks: WebhookSender | None = None
         if webhooks is not None:
             self.send_with(webhooks)
         self._store: Store | None = None
@@ -94,10 +101,14 @@ class AsyncScheduler(Verbs):
         self._stopped = False  # it was started before
         self._running_forever: set[asyncio.Event] = set()  # to be set when it is stopped
         self.events = Events()
-        self.recovery: Recovery | None = None
+        self.startup_report: StartupReport | None = None
 
     # -- handlers
 
+    @overload
+    def task(self, name: F) -> F: ...
+
+    @overload
     def task(
         self,
         name: str | None = None,
@@ -107,8 +118,19 @@ class AsyncScheduler(Verbs):
         timeout: Duration | None = None,
         concurrency: int | None = None,
         pool: str = "auto",
-    ) -> Callable[[F], F]:
-        """Register a function as a handler, under a name or its own."""
+    ) -> Callable[[F], F]: ...
+
+    def task(
+        self,
+        name: F | str | None = None,
+        *,
+        retries: int = 0,
+        retry: RetryPolicy | None = None,
+        timeout: Duration | None = None,
+        concurrency: int | None = None,
+        pool: str = "auto",
+    ) -> F | Callable[[F], F]:
+        """Register a function as a handler, under a name or its own; `@scheduler.task` works without parentheses."""
         if retry is not None and retries != 0:
             raise InvalidTask("give retries, or a whole RetryPolicy as retry, not both").within("retries")
         policy = RetryPolicy(retries=retries) if retry is None else retry
@@ -117,7 +139,7 @@ class AsyncScheduler(Verbs):
             options["timeout_ms"] = check_timeout(timeout)
         return self._registry.register(name, **options)
 
-    def send_with(self, webhooks: Courier) -> None:
+    def send_with(self, webhooks: WebhookSender) -> None:
         """Send webhooks from now on, and close what sends them at the end."""
         self._registry.add(webhooks.handler)
         self._webhooks = webhooks
@@ -143,20 +165,20 @@ class AsyncScheduler(Verbs):
     async def _start(self) -> None:
         if self._process != os.getpid():
             self._process = os.getpid()
-            self._chance.seed()  # in every child that is forked from here it would draw the same ids
+            self._rng.seed()  # in every child that is forked from here it would draw the same ids
         where = self._where
         now_ms = None if isinstance(self._clock, StoreClock) else self._now
-        store = await open_store(where, now_ms=now_ms) if isinstance(where, str) else where
+        store = await open_store(where, now_ms=now_ms, create=self._create) if isinstance(where, str) else where
         try:
             if isinstance(self._clock, StoreClock) and self._clock.in_doubt:
                 await self._clock.set_by(store)
             engine = self._make_engine(store) if self._run else None
-            recovery = None if engine is None else await engine.start()
+            report = None if engine is None else await engine.start()
         except (Exception, asyncio.CancelledError):
             if store is not where:
                 await uninterrupted(store.close())
             raise
-        self._store, self._engine, self.recovery, self._stopped = store, engine, recovery, False
+        self._store, self._engine, self.startup_report, self._stopped = store, engine, report, False
 
     def _make_engine(self, store: Store) -> Engine:
         options = self._options
@@ -168,7 +190,7 @@ class AsyncScheduler(Verbs):
             clock=self._clock,
             events=self.events,
             options=options,
-            chance=self._chance,
+            rng=self._rng,
         )
 
     async def stop(self, grace: Duration | None = None) -> None:
@@ -230,6 +252,7 @@ class AsyncScheduler(Verbs):
     def _leave_to_parent(self) -> None:
         """In a forked child: be as if never started, and touch nothing of what the parent started."""
         self._store = self._engine = self._turns_on = None
+        self._registry.on_new = None
         self._running_forever = set()
         self._stopping = False
 
@@ -278,10 +301,11 @@ class AsyncScheduler(Verbs):
         args: Mapping[str, Any] | None = None,
         *,
         on_conflict: OnConflict = "reject",
-        **wishes: Unpack[Wishes],
+        **wishes: Unpack[TaskFields],
     ) -> Task:
         """Add a task for a handler, a webhook or a queue; it is durable when this returns."""
-        return (await self.add_one({"handler": handler, "args": args, **wishes}, on_conflict=on_conflict)).task
+        conflict = await self.add_one({"handler": handler, "args": args, **wishes}, on_conflict=on_conflict)
+        return _marked(conflict, on_conflict)
 
     async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
@@ -294,14 +318,15 @@ class AsyncScheduler(Verbs):
         now_ns = self._now_ns()
         new_ids = self._new_ids(now_ns // 1_000_000, len(wanted))
         drafts = [self._draft(wishes, new_ids, now_ns) for wishes in wanted]
-        return [conflict.task for conflict in await self._add_noted(drafts, on_conflict)]
+        return [_marked(conflict, on_conflict) for conflict in await self._add_noted(drafts, on_conflict)]
 
     # -- asking
 
     async def get(self, task_id: str) -> Task:
         """Return a task; `UnknownTask` if there is none."""
         task_id = check_id(task_id)
-        return self._known(task_id, (await self._opened.get([task_id]))[0])
+        [task] = await self.explain([self._known(task_id, (await self._opened.get([task_id]))[0])])
+        return task
 
     async def list(
         self,
@@ -317,12 +342,15 @@ class AsyncScheduler(Verbs):
     ) -> Page:
         """List tasks, newest first unless told, page by page."""
         wanted = Filter(status=status, handler=handler, id_prefix=id_prefix, tag=tag, text=text, order=order)
-        return await self._opened.query(wanted, cursor, limit)
+        return await self.query(wanted, cursor, limit)
 
     async def history(self, task_id: str, limit: int = 100) -> Sequence[Run]:
-        """Return the runs of a task, latest first."""
+        """Return the runs of a task, latest first; `UnknownTask` if there is none."""
         task_id = check_id(task_id)
-        return await self._opened.history(task_id, limit)
+        runs = await self._opened.history(task_id, limit)
+        if not runs:
+            await self.get(task_id)
+        return runs
 
     async def counts(self) -> dict[Status, int]:
         """Count the tasks of each status."""
@@ -334,13 +362,16 @@ class AsyncScheduler(Verbs):
 
     # -- changing
 
-    async def cancel(self, task_id: str, reason: str = "cancelled") -> Task:
-        """Cancel a task: at once if it waits; if it runs, it is asked to stop."""
-        task_id, reason = check_id(task_id), check_reason(reason)
+    async def cancel(self, task_id: str, reason: str = "cancelled", *, run_only: bool = False) -> Task:
+        """Cancel a task: at once if it waits; if it runs, it is asked to stop.
+
+        With `run_only`, only the present run of a recurring task is stopped, and its series goes on.
+        """
+        task_id, reason, run_only = check_id(task_id), check_reason(reason), flag("run_only", run_only)
         async with self._held_back(task_id):
             # A second cancel changes nothing and emits no event.
             before = (await self._opened.get([task_id]))[0] if self.events.heard else None
-            task = self._readable(task_id, (await self._opened.cancel([task_id], reason))[0])
+            task = self._readable(task_id, (await self._opened.cancel([task_id], reason, run_only=run_only))[0])
         changed = before is None or before.status is not Status.CANCELLED
         return self._note(task, "cancelled" if changed and task.status is Status.CANCELLED else None)
 
@@ -356,26 +387,41 @@ class AsyncScheduler(Verbs):
         return self._note(task, "rescheduled")
 
     async def run_now(self, task_id: str) -> Task:
-        """Let a task that waits run at once."""
+        """Let a task that waits run now, also if it is paused; a recurring one makes one run more.
+
+        `TaskRunning` while it runs, `TaskFinished` if it is over.
+        """
         task_id = check_id(task_id)
+        await self._set_clock()
         async with self._held_back(task_id):
-            task = await self._opened.reschedule(task_id, self._now())
+            task = self._readable(task_id, (await self._opened.run_now([task_id]))[0])
+        transitions.check_waits(task)
         return self._note(task, "rescheduled")
 
     async def pause(self, task_id: str) -> Task:
-        """Keep a task from coming due."""
+        """Keep a task from beginning: at once if it waits, otherwise when its run is over."""
         task_id = check_id(task_id)
         async with self._held_back(task_id):
-            task = self._readable(task_id, (await self._opened.pause([task_id]))[0])
+            task = self._unfinished(task_id, (await self._opened.pause([task_id]))[0])
         return self._note(task, "paused")
 
-    async def resume(self, task_id: str) -> Task:
-        """Let a paused task come due again."""
-        task_id = check_id(task_id)
-        return self._note(self._readable(task_id, (await self._opened.resume([task_id]))[0]), "resumed")
+    async def resume(self, task_id: str, *, run_missed: bool = False) -> Task:
+        """Let a paused task begin again: an overdue one-off now, a recurring one with its next occurrence.
+
+        With `run_missed`, its missed-run policy applies to the occurrences that it was paused for.
+        """
+        task_id, run_missed = check_id(task_id), flag("run_missed", run_missed)
+        task = self._unfinished(task_id, (await self._opened.resume([task_id], run_missed=run_missed))[0])
+        return self._note(task, "resumed")
+
+    def _unfinished(self, task_id: str, task: Task | None) -> Task:
+        task = self._readable(task_id, task)
+        if task.status in ENDED:
+            raise TaskFinished(task_id, task.status)
+        return task
 
     async def retry(self, task_id: str) -> Task:
-        """Let a task that is over run again, now."""
+        """Run a finished task again, now; one that is not finished stays as it is."""
         task_id = check_id(task_id)
         task = self._readable(task_id, (await self._opened.revive([task_id], self._now()))[0])
         return self._note(task, "rescheduled")
@@ -424,9 +470,9 @@ class AsyncScheduler(Verbs):
 
     def _note(self, task: Task, kind: Any) -> Task:
         if self._engine is not None:
-            self._engine.note(task)
+            self._engine.on_change(task)
         if kind is not None:
-            self.events.happened(kind, task, self._now())
+            self.events.emit(kind, task, self._now())
         return task
 
     @property
@@ -453,5 +499,12 @@ class AsyncScheduler(Verbs):
         An index that grows at its end alone is the cheapest to write, and stays the smallest.
         """
         moment = f"{now:012x}"
-        drawn = f"{self._chance.getrandbits(80 * count):0{20 * count}x}"
+        drawn = f"{self._rng.getrandbits(80 * count):0{20 * count}x}"
         return iter(sorted([moment + drawn[place : place + 20] for place in range(0, 20 * count, 20)]))
+
+
+def _marked(conflict: Conflict, on_conflict: OnConflict) -> Task:
+    """Mark what was kept in place of what was to be added."""
+    if conflict.added or on_conflict != "keep":
+        return conflict.task
+    return msgspec.structs.replace(conflict.task, deduplicated=True)

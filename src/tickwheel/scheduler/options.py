@@ -19,7 +19,7 @@ from tickwheel.tasks.fields import SPAN_MS_MAX, number, whole
 
 __all__ = ["Options"]
 
-OTHER_ARGUMENTS: Final = ("run", "clock", "chance", "webhooks")  # of a scheduler, besides its options
+OTHER_ARGUMENTS: Final = ("run", "create", "clock", "rng", "webhooks")  # of a scheduler, besides its options
 
 LIMITS: Final = {
     "horizon_ms": (1_000, SPAN_MS_MAX),

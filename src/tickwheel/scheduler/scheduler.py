@@ -19,6 +19,7 @@ and a node of its own, and the parent's goes on as if nothing had happened.
 import asyncio
 import atexit
 import ctypes
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -33,10 +34,11 @@ from tickwheel.errors import BlockingCall, SchedulerNotStarted
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.async_scheduler import AsyncScheduler
-from tickwheel.scheduler.draft import Wishes, to_ms
-from tickwheel.scheduler.leases import Message
-from tickwheel.scheduler.recovery import Recovery
+from tickwheel.scheduler.engine.completer import describe
+from tickwheel.scheduler.engine.janitor import StartupReport
+from tickwheel.scheduler.queues.message_leases import Message
 from tickwheel.scheduler.signals import StopSignals
+from tickwheel.scheduler.task_builder import TaskFields, to_ms
 from tickwheel.scheduler.verbs import Action
 from tickwheel.stores.contract import Filter, Lease, OnConflict, Order, Page, Store, Total
 from tickwheel.tasks.record import Run, Status, Task
@@ -47,6 +49,9 @@ __all__ = ["Scheduler"]
 T = TypeVar("T")
 
 LEAVE_S: Final = 1.0  # for calls that were cancelled because the scheduler was stopped
+ALIVE_S: Final = 1.0  # between two looks of one who waits whether the loop still runs
+
+log = logging.getLogger("tickwheel.scheduler")
 
 
 class Scheduler:
@@ -60,6 +65,8 @@ class Scheduler:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._ending = False  # the loop is to end
+        self._broken = False  # the loop ended by an error
         self._forked = False  # started in the parent of this process, and not here yet
         self._running_forever: set[int] = set()  # pipes to write to when it is stopped
         self._renew_locks()
@@ -80,9 +87,9 @@ class Scheduler:
         return self._inner.events
 
     @property
-    def recovery(self) -> Recovery | None:
+    def startup_report(self) -> StartupReport | None:
         """What was found at the start."""
-        return self._inner.recovery
+        return self._inner.startup_report
 
     # -- begin and end
 
@@ -96,17 +103,39 @@ class Scheduler:
 
     def _start(self) -> None:
         loop = EventLoop()
-        thread = threading.Thread(target=loop.run_forever, name="tickwheel-scheduler", daemon=True)
+        thread = threading.Thread(target=self._serve, args=(loop,), name="tickwheel-scheduler", daemon=True)
         self._thread = thread  # from here on, what is called there is refused
+        self._ending = False
         thread.start()
         try:
-            wait(asyncio.run_coroutine_threadsafe(self._inner.start(), loop))
+            wait(asyncio.run_coroutine_threadsafe(self._inner.start(), loop), thread)
         except BaseException:
             self._end(loop, thread)
             raise
         with self._lock:
             self._loop, self._forked = loop, False
         atexit.register(self.stop)  # a program that just ends lets what runs end, and gives its leases back
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Run the loop until it is to end: asyncio lets some errors of handlers through, and they may stop it."""
+        while not self._ending:
+            try:
+                loop.run_forever()
+                what = "a handler stopped the scheduler's event loop"
+            except Exception:
+                log.critical("the scheduler's event loop cannot go on: restart this program", exc_info=True)
+                with self._lock:
+                    self._broken = True
+                    self._wake_waiting()
+                return
+            except BaseException as error:  # noqa: BLE001 - SystemExit or KeyboardInterrupt
+                what = f"{type(error).__name__} was raised in a task that a handler started: {describe(error)}"
+            if not self._ending:
+                log.error("%s; tasks go on; raise Fail to end a run, and call stop() to stop the scheduler", what)
+
+    def _wake_waiting(self) -> None:
+        for pipe in self._running_forever:
+            os.write(pipe, b"x")
 
     def stop(self, grace: Duration | None = None) -> None:
         """Begin nothing more, wait for what runs, write its outcomes, and close the store; no effect if it is stopped.
@@ -123,14 +152,15 @@ class Scheduler:
             loop, thread = self._loop, self._thread
             if loop is None or thread is None:
                 return
+            if self._broken:
+                raise SchedulerNotStarted(broken=True)
             self._stopping = True
             try:
-                wait(asyncio.run_coroutine_threadsafe(self._inner.stop(grace), loop))
+                wait(asyncio.run_coroutine_threadsafe(self._inner.stop(grace), loop), thread)
             finally:
                 with self._lock:
                     self._loop, self._stopping = None, False
-                    for pipe in self._running_forever:
-                        os.write(pipe, b"x")
+                    self._wake_waiting()
                 self._end(loop, thread)
 
     def _limit_grace(self, grace_s: float) -> None:
@@ -141,7 +171,8 @@ class Scheduler:
 
     def _end(self, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
         try:
-            wait(asyncio.run_coroutine_threadsafe(self._clear_loop(), loop))
+            wait(asyncio.run_coroutine_threadsafe(self._clear_loop(), loop), thread)
+            self._ending = True
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
@@ -190,8 +221,8 @@ class Scheduler:
             with StopSignals(stop) as signals, self:
                 with self._lock:
                     self._running_forever.add(writing)
-                    if self._loop is None:  # another thread has stopped it meanwhile
-                        os.write(writing, b"x")
+                    if self._loop is None or self._broken:
+                        os.write(writing, b"x")  # it has ended meanwhile
                 on_start()
                 os.read(reading, 1)
                 on_stop()
@@ -208,27 +239,29 @@ class Scheduler:
     def _call(self, coroutine: Coroutine[Any, Any, T], method: str | None = None) -> T:
         try:
             self._check_thread(method or str(getattr(coroutine, "__name__", "run")))
-            future = self._submit(coroutine)
+            future, thread = self._submit(coroutine)
         except BaseException:
             coroutine.close()  # it is not begun, and nobody will
             raise
         try:
-            return wait(future)
+            return wait(future, thread)
         except CancelledError:
             if self._loop is not None:
                 raise  # a coroutine given to `run` has cancelled itself
             raise SchedulerNotStarted(stopped=True) from None
 
-    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> "tuple[Future[T], threading.Thread]":
         if self._forked:
             self.start()
         with self._lock:  # so that it is not handed to a loop that has just ended
-            if self._loop is None:
+            if self._loop is None or self._thread is None:
                 raise SchedulerNotStarted(stopped=self._inner._stopped)
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            if self._broken:
+                raise SchedulerNotStarted(broken=True)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop), self._thread
 
     def _check_thread(self, method: str) -> None:
-        if self._thread is not None and self._thread.ident == threading.get_ident():
+        if self._thread is threading.current_thread():
             raise BlockingCall(method)
 
     def _after_fork(self) -> None:
@@ -238,7 +271,7 @@ class Scheduler:
         # coroutines that are collected run their `finally` blocks.
         keep_for_ever((self._loop, self._thread, self._inner._store, self._inner._engine))
         self._loop = self._thread = None
-        self._stopping = False
+        self._stopping = self._broken = False
         self._running_forever = set()
         self._inner._leave_to_parent()
         self._renew_locks()
@@ -251,7 +284,7 @@ class Scheduler:
         args: Mapping[str, Any] | None = None,
         *,
         on_conflict: OnConflict = "reject",
-        **wishes: Unpack[Wishes],
+        **wishes: Unpack[TaskFields],
     ) -> Task:
         """Add a task for a handler, a webhook or a queue; it is durable when this returns."""
         return self._call(self._inner.add(handler, args, on_conflict=on_conflict, **wishes))
@@ -291,7 +324,7 @@ class Scheduler:
         )
 
     def history(self, task_id: str, limit: int = 100) -> Sequence[Run]:
-        """Return the runs of a task, latest first."""
+        """Return the runs of a task, latest first; `UnknownTask` if there is none."""
         return self._call(self._inner.history(task_id, limit))
 
     def counts(self) -> dict[Status, int]:
@@ -301,6 +334,10 @@ class Scheduler:
     def leases(self) -> Sequence[Lease]:
         """List who runs the tasks of which partition, among all that share the store."""
         return self._call(self._inner.leases())
+
+    def unresponsive_nodes(self) -> Sequence[tuple[str, int | None]]:
+        """List nodes that own partitions and do not respond, with their pid if it is known; where a store can tell."""
+        return self._call(self._inner.unresponsive_nodes())
 
     def count(self, wanted: Filter) -> Total:
         """Count tasks; of very many, some, and it says so."""
@@ -335,9 +372,12 @@ class Scheduler:
     async def _picture(self) -> Picture | None:
         return self._inner.picture()
 
-    def cancel(self, task_id: str, reason: str = "cancelled") -> Task:
-        """Cancel a task: at once if it waits; if it runs, it is asked to stop."""
-        return self._call(self._inner.cancel(task_id, reason))
+    def cancel(self, task_id: str, reason: str = "cancelled", *, run_only: bool = False) -> Task:
+        """Cancel a task: at once if it waits; if it runs, it is asked to stop.
+
+        With `run_only`, only the present run of a recurring task is stopped, and its series goes on.
+        """
+        return self._call(self._inner.cancel(task_id, reason, run_only=run_only))
 
     def reschedule(self, task_id: str, *, delay: Duration | None = None, at: datetime | None = None) -> Task:
         """Move a task that waits."""
@@ -349,7 +389,7 @@ class Scheduler:
         args: Mapping[str, Any] | None = None,
         *,
         version: int | None = None,
-        **wishes: Unpack[Wishes],
+        **wishes: Unpack[TaskFields],
     ) -> Task:
         """Change a task that waits: its time, arguments or policies; what is not said stays."""
         return self._call(self._inner.amend(task_id, args, version=version, **wishes))
@@ -359,19 +399,25 @@ class Scheduler:
         return self._call(self._inner.delete(task_id))
 
     def run_now(self, task_id: str) -> Task:
-        """Let a task that waits run at once."""
+        """Let a task that waits run now, also if it is paused; a recurring one makes one run more.
+
+        `TaskRunning` while it runs, `TaskFinished` if it is over.
+        """
         return self._call(self._inner.run_now(task_id))
 
     def pause(self, task_id: str) -> Task:
-        """Keep a task from coming due."""
+        """Keep a task from beginning: at once if it waits, otherwise when its run is over."""
         return self._call(self._inner.pause(task_id))
 
-    def resume(self, task_id: str) -> Task:
-        """Let a paused task come due again."""
-        return self._call(self._inner.resume(task_id))
+    def resume(self, task_id: str, *, run_missed: bool = False) -> Task:
+        """Let a paused task begin again: an overdue one-off now, a recurring one with its next occurrence.
+
+        With `run_missed`, its missed-run policy applies to the occurrences that it was paused for.
+        """
+        return self._call(self._inner.resume(task_id, run_missed=run_missed))
 
     def retry(self, task_id: str) -> Task:
-        """Let a task that is over run again, now."""
+        """Run a finished task again, now; one that is not finished stays as it is."""
         return self._call(self._inner.retry(task_id))
 
     def purge(self, older_than: Duration = "7d") -> int:
@@ -395,13 +441,18 @@ class Scheduler:
         return self._call(self._inner.extend(task_id, token, lease=lease))
 
 
-def wait(future: "Future[T]") -> T:
-    """Wait for a coroutine on a loop; an interrupt (Ctrl-C) cancels it."""
+def wait(future: "Future[T]", thread: threading.Thread) -> T:
+    """Wait for a coroutine on the loop of a thread; an interrupt (Ctrl-C) cancels it, and a dead thread raises."""
     try:
-        return future.result()
+        while thread.is_alive() and not future.done():
+            with suppress(TimeoutError):  # it may be the coroutine's own
+                return future.result(ALIVE_S)
+        if future.done():
+            return future.result()
     except BaseException:
         future.cancel()  # no effect if it is over
         raise
+    raise SchedulerNotStarted(broken=True)
 
 
 def keep_for_ever(what: object) -> None:

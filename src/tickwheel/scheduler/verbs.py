@@ -6,31 +6,42 @@
 `AsyncScheduler` has these besides its own; they are here to be read apart.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from itertools import islice
 from typing import Any, Literal, Unpack, cast
 
 from msgspec.structs import replace
 
 from tickwheel.errors import (
     DuplicateTask,
-    TaskHasChanged,
-    TaskIsRunning,
+    StoreUnavailable,
+    TaskRunning,
     TaskUnreadable,
     TickwheelError,
     UnknownTask,
+    VersionMismatch,
 )
 from tickwheel.observe.events import Events, Kind
 from tickwheel.observe.picture import Dials
-from tickwheel.scheduler.draft import Wishes, amended, draft
-from tickwheel.scheduler.engine import Engine
-from tickwheel.scheduler.recipients import recipient
-from tickwheel.stores.bounds import check_batch, check_id, check_on_conflict, check_readable, check_reason
-from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Lease, OnConflict, Page, Store, Total
-from tickwheel.stores.steps import arrive
+from tickwheel.scheduler.engine.engine import Engine
+from tickwheel.scheduler.routing import find_handler
+from tickwheel.scheduler.task_builder import TaskFields, build_task, build_update
+from tickwheel.stores.contract import (
+    COUNT_MAX,
+    Conflict,
+    Due,
+    Filter,
+    Lease,
+    OnConflict,
+    Page,
+    RoutesTasks,
+    Store,
+    Total,
+)
+from tickwheel.stores.validation import check_batch, check_id, check_on_conflict, check_readable, check_reason
+from tickwheel.tasks import transitions
+from tickwheel.tasks.explain import Around, explain, is_due
 from tickwheel.tasks.fields import invalid, whole
 from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
 from tickwheel.tasks.registry import Handler, Registry
@@ -48,8 +59,7 @@ KINDS: dict[Action, Kind] = {
     "delete": "cancelled",
 }
 SWEEP_PAGE = 500  # tasks a commit
-AMEND_TRIES = 5  # against others who change the same task
-RUNS_AT_ONCE = 256  # moves that wait for one commit
+AMEND_TRIES = 200  # against others who change the same task: where four do without a pause, one try in 20 succeeds
 VERSION_MAX = 2**53 - 1  # counts changes, exact in every JSON
 
 
@@ -90,7 +100,25 @@ class Verbs(ABC):
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         """List tasks, newest first unless told, page by page."""
-        return await self._opened.query(wanted, cursor, limit)
+        page = await self._opened.query(wanted, cursor, limit)
+        return replace(page, tasks=await self.explain(page.tasks))
+
+    async def explain(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return tasks of the store with why they are not running, as of now, in `reason_code` and `reason`."""
+        await self._set_clock()
+        now = self._now()
+        asked = any(is_due(task, now) and task.queue is None for task in tasks)
+        around = await self._around(now) if asked else Around(now=now)
+        return [explain(task, around, None if self._engine is None else self._engine.obstacle(task)) for task in tasks]
+
+    async def _around(self, now: int) -> Around:
+        """Read which nodes are online, and which handlers they have where the store knows."""
+        store = self._opened
+        if not hasattr(store, "move"):
+            return Around(now=now, nodes=len({lease.node for lease in await store.leases()}))
+        nodes = await cast("RoutesTasks", store).nodes()
+        handlers = {handler for node in nodes for handler in node.handlers or ()}
+        return Around(now=now, nodes=len(nodes), handlers=None if any(n.handlers is None for n in nodes) else handlers)
 
     async def get_many(self, ids: Sequence[str]) -> list[Task | None]:
         """Return tasks by id, in that order; None for each that is not there."""
@@ -100,10 +128,6 @@ class Verbs(ABC):
         """Count tasks; of very many, some, and it says so."""
         return await self._opened.count(wanted, most)
 
-    def may_run(self, task: Task) -> bool:
-        """Say whether a process like this one knows what to do with a task; one without handlers cannot tell."""
-        return task.handler in self._registry or task.queue is not None or not self._registry.names()
-
     def handlers(self) -> list[Handler]:
         """List the handlers this process knows, by name."""
         return [self._registry.find(name) for name in self._registry.names()]
@@ -112,7 +136,7 @@ class Verbs(ABC):
         """Say where a task is now, as far as this process knows."""
         if task.status in ENDED:
             return "over, in the store"
-        if task.status is Status.PAUSED or self._engine is None:
+        if task.listed_status is Status.PAUSED or self._engine is None:
             return "in the store"
         return self._engine.where(task)
 
@@ -137,6 +161,11 @@ class Verbs(ABC):
         """List who runs the tasks of which partition, among all that share the store."""
         return await self._opened.leases()
 
+    async def unresponsive_nodes(self) -> list[tuple[str, int | None]]:
+        """List nodes that own partitions and do not respond, with their pid if it is known; where a store can tell."""
+        ask = getattr(self._opened, "unresponsive", None)
+        return [] if ask is None else await ask()
+
     # -- adding
 
     async def add_one(self, wishes: Mapping[str, Any], *, on_conflict: OnConflict = "reject") -> Conflict:
@@ -160,7 +189,9 @@ class Verbs(ABC):
         drafts: dict[int, Task] = {}
         for place, wishes in enumerate(tasks):
             try:
-                drafts[place] = self._draft(wishes, new_ids, now_ns)
+                task = self._draft(wishes, new_ids, now_ns)
+                transitions.check_debounce(task, on_conflict)
+                drafts[place] = task
             except TickwheelError as error:
                 answers[place] = error
         named = {place: task for place, task in drafts.items() if "id" in tasks[place]}
@@ -171,13 +202,13 @@ class Verbs(ABC):
             try:
                 conflicts = await self._add_noted(list(wanted.values()), on_conflict)
                 break
-            except (DuplicateTask, TaskIsRunning) as error:  # somebody was quicker
+            except (DuplicateTask, TaskRunning) as error:  # somebody was quicker
                 refused |= {place: error for place, task in wanted.items() if task.id == error.task_id}
         for place, conflict in zip(wanted, conflicts, strict=True):
             answers[place] = conflict
         return cast("list[Conflict | TickwheelError]", answers)
 
-    def draft(
+    def build_task(
         self, handler: str | Callable[..., Any] | None = None, args: Mapping[str, Any] | None = None, **wishes: Any
     ) -> Task:
         """Make a task as `add` would, with all its checks, and do not add it."""
@@ -188,9 +219,9 @@ class Verbs(ABC):
         """Make a task of what a caller says."""
         if type(wishes) is not dict and not isinstance(wishes, Mapping):
             raise invalid("tasks", wishes, "dicts, each of what add() takes")
-        handler = recipient(self._registry, wishes, here=self._run)
+        handler = find_handler(self._registry, wishes, here=self._run)
         task_id = wishes["id"] if "id" in wishes else next(new_ids)
-        return draft(handler, wishes, task_id, now_ns, self._opened.partitions)
+        return build_task(handler, wishes, task_id, now_ns, self._opened.partitions)
 
     async def _refused(self, drafts: Mapping[int, Task], on_conflict: OnConflict) -> dict[int, TickwheelError]:
         """Find out what would keep a batch from being added."""
@@ -199,7 +230,7 @@ class Verbs(ABC):
         refused: dict[int, TickwheelError] = {}
         for place, task in drafts.items():
             try:
-                there[task.id] = arrive(there[task.id], task, on_conflict).task
+                there[task.id], _ = transitions.add(there[task.id], task, on_conflict)
             except TickwheelError as error:
                 refused[place] = error
         return refused
@@ -226,39 +257,45 @@ class Verbs(ABC):
         args: Mapping[str, Any] | None = None,
         *,
         version: int | None = None,
-        **wishes: Unpack[Wishes],
+        **wishes: Unpack[TaskFields],
     ) -> Task:
-        """Change a task that waits: its time, arguments or policies; what is not said stays.
+        """Change a task: its time, arguments or policies; what is not said stays.
 
-        With a version, only if the task still has it: `TaskHasChanged` otherwise.
+        A recurring task that runs is changed from its next occurrence on; a one-off raises `TaskRunning` then.
+        With a version, only if the task still has it: `VersionMismatch` otherwise. Without one, the task is read again
+        until nobody else changes it in between.
         """
         task_id = check_id(task_id)
         if version is not None:
             version = whole("version", version, 0, VERSION_MAX)
-        for left in reversed(range(AMEND_TRIES)):
+        for _ in range(AMEND_TRIES):
             try:
                 async with self._held_back(task_id):
                     after = await self._amend(task_id, args, version, wishes)
                 return self._note(after, "rescheduled")
-            except TaskHasChanged:
-                if version is not None or not left:
+            except VersionMismatch:
+                if version is not None:
                     raise
-        raise AssertionError("the last try returned or raised")
+        raise StoreUnavailable(
+            f"task {task_id!r} was changed by others between reading and writing it, {AMEND_TRIES} times in a row; "
+            "nothing was changed, try again"
+        )
 
     async def _amend(
         self, task_id: str, args: Mapping[str, Any] | None, version: int | None, wishes: Mapping[str, Any]
     ) -> Task:
         task = self._readable(task_id, (await self._opened.get([task_id]))[0])
         if version is not None and task.version != version:
-            raise TaskHasChanged(task_id, task.version)
-        return (await self._opened.amend([amended(task, args, wishes, self._now_ns())]))[0]
+            raise VersionMismatch(task_id, task.version)
+        latest = task if task.following is None else replace(task.following.task, version=task.version)
+        return (await self._opened.amend([build_update(latest, args, wishes, self._now_ns())]))[0]
 
     async def delete(self, task_id: str) -> Task:
-        """Delete a task and its runs, and return how it was; `TaskIsRunning` while it runs."""
+        """Delete a task and its runs, and return how it was; `TaskRunning` while it runs."""
         task_id = check_id(task_id)
         task = self._known(task_id, (await self.apply("delete", [task_id]))[0])
         if task.status is Status.RUNNING:
-            raise TaskIsRunning(task_id)
+            raise TaskRunning(task_id)
         return task
 
     def _known(self, task_id: str, task: Task | None) -> Task:
@@ -271,12 +308,17 @@ class Verbs(ABC):
             raise TaskUnreadable(task.id, task.why)
         return self._known(task_id, task)
 
-    async def apply(self, action: Action, ids: Sequence[str], reason: str = "cancelled") -> list[Task | None]:
-        """Do the same to many tasks, and return how they are then; what it cannot be done to stays as it is."""
+    async def apply(
+        self, action: Action, ids: Sequence[str], reason: str = "cancelled", **options: bool
+    ) -> list[Task | None]:
+        """Do the same to many tasks, and return how they are then; what it cannot be done to stays as it is.
+
+        Options are those of the verb: `run_only` of cancel, `run_missed` of resume.
+        """
         reason = check_reason(reason)
         async with self._held_back(*ids):
             before = {task.id: task for task in await self._opened.get(ids) if task is not None}
-            after = await self._act(action, ids, reason)
+            after = await self._act(action, ids, reason, options)
         for task in after:
             if task is None or task.id not in before:
                 continue
@@ -285,7 +327,7 @@ class Verbs(ABC):
                 gone = task if over else replace(task, status=Status.CANCELLED, reason="deleted")
                 self._note(gone, None if over else "cancelled")
             elif task.version != before[task.id].version:
-                asked = task.status is Status.RUNNING  # to stop: it is told when it does
+                asked = action == "cancel" and task.status is Status.RUNNING  # to stop: it is told when it does
                 self._note(task, None if asked else KINDS[action])
         return after
 
@@ -299,7 +341,7 @@ class Verbs(ABC):
         seen = changed = 0
         cursor: str | None = None
         while True:
-            page = await self.query(wanted, cursor, SWEEP_PAGE)
+            page = await self._opened.query(wanted, cursor, SWEEP_PAGE)
             after = await self.apply(action, [task.id for task in page.tasks], reason)
             for old, new in zip(page.tasks, after, strict=True):
                 gone = action == "delete" and new is not None and new.status is not Status.RUNNING
@@ -310,26 +352,18 @@ class Verbs(ABC):
             if cursor is None:
                 return
 
-    async def _act(self, action: Action, ids: Sequence[str], reason: str) -> list[Task | None]:
+    async def _act(
+        self, action: Action, ids: Sequence[str], reason: str, options: Mapping[str, bool]
+    ) -> list[Task | None]:
         store = self._opened
         if action == "cancel":
-            return await store.cancel(ids, reason)
+            return await store.cancel(ids, reason, **options)
         if action == "pause":
             return await store.pause(ids)
         if action == "resume":
-            return await store.resume(ids)
+            return await store.resume(ids, **options)
         if action == "retry":
             return await store.revive(ids, self._now())
         if action == "delete":
             return await store.remove(ids)
-        return await self._run_now(ids)
-
-    async def _run_now(self, ids: Sequence[str]) -> list[Task | None]:
-        """Move tasks to now, each by itself; they share their commits."""
-        now, waiting = self._now(), iter(ids)
-        while some := list(islice(waiting, RUNS_AT_ONCE)):
-            moves = (self._opened.reschedule(task_id, now) for task_id in some)
-            for answer in await asyncio.gather(*moves, return_exceptions=True):
-                if isinstance(answer, BaseException) and not isinstance(answer, TickwheelError):
-                    raise answer
-        return await self._opened.get(ids)
+        return await store.run_now(ids)

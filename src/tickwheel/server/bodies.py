@@ -12,6 +12,7 @@ from tickwheel.tasks import Status
 
 __all__ = [
     "AckBody",
+    "ActionBody",
     "AddBody",
     "AmendBody",
     "BatchBody",
@@ -24,6 +25,7 @@ __all__ = [
     "ListQuery",
     "NackBody",
     "OperationBody",
+    "ResumeBody",
     "RetryBody",
     "RunsQuery",
     "SessionBody",
@@ -40,6 +42,7 @@ Span = Annotated[str, Meta(max_length=64, description='"5m", "1h30m", "PT5M"')] 
 Moment = Annotated[datetime, Meta(tz=True)]
 Number = Annotated[int, Meta(ge=-1000, le=1000)]
 LateMode = Literal["run_once", "run_all", "skip"]
+Overlap = Literal["skip", "queue_one"]
 
 
 class Strict(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -80,6 +83,8 @@ class AmendBody(Strict, kw_only=True):
     priority: Number | UnsetType = UNSET
     tags: Tags | UnsetType = UNSET
     expires_at: Moment | UnsetType | None = UNSET
+    overlap: Overlap | UnsetType = UNSET
+    max_crashes: int | UnsetType = UNSET
 
 
 class WebhookBody(Strict, kw_only=True):
@@ -110,10 +115,21 @@ class BatchBody(Strict, kw_only=True):
     on_conflict: OnConflict = "reject"
 
 
-class CancelBody(Strict, kw_only=True):
-    """Why."""
+class ActionBody(Strict, kw_only=True):
+    """Nothing: the action says it all."""
+
+
+class CancelBody(ActionBody, kw_only=True):
+    """Why, and whether to stop only the present run of a recurring task."""
 
     reason: Annotated[str, Meta(max_length=1000)] = "cancelled by hand"
+    run_only: bool = False
+
+
+class ResumeBody(ActionBody, kw_only=True):
+    """Whether the missed-run policy applies to the occurrences that a recurring task was paused for."""
+
+    run_missed: bool = False
 
 
 class FilterBody(Strict, kw_only=True):

@@ -52,7 +52,7 @@ class Listener:
         self.woken.set()
         return True
 
-    def let_go(self) -> None:
+    def release_all(self) -> None:
         """End it after what waits for it."""
         self._gone.set()
         self.woken.set()
@@ -84,7 +84,7 @@ class EventStream:
         for listener in list(self._listeners):
             if not listener.tell(frame):
                 self._listeners.discard(listener)
-                listener.let_go()
+                listener.release_all()
 
     def open(self) -> None:
         """Let listeners come, also after it was closed."""
@@ -94,7 +94,7 @@ class EventStream:
         """End all streams."""
         self._closed = True
         for listener in self._listeners:
-            listener.let_go()
+            listener.release_all()
 
     def listen(self, last_id: str | None) -> tuple[Listener, AsyncGenerator[bytes, None]]:
         """Listen from when it is first read, after an event that was had already; raise if too many do."""

@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from litestar import get
 
+from tickwheel.scheduler.verbs import Action
 from tickwheel.server.answers import Answer, answer
 from tickwheel.server.batch import BatchAnswer
 from tickwheel.server.bodies import (
     AckBody,
     AddBody,
     AmendBody,
-    CancelBody,
     CronBody,
     ExtendBody,
     FilterBody,
@@ -33,6 +33,7 @@ from tickwheel.server.problems import MEDIA_TYPE, ProblemBody
 from tickwheel.server.session import Me
 from tickwheel.server.shapes import Added, Extended, Messages, Runs, TaskPage, TaskShape
 from tickwheel.server.stats import ClusterShape, HandlerList, StatsShape
+from tickwheel.server.tasks import BODIES
 from tickwheel.server.wheels import SlotShape, WheelsShape
 from tickwheel.stores.contract import OnConflict
 
@@ -68,9 +69,10 @@ class Address(NamedTuple):
     body_needed: bool = True
 
 
-def _act(name: str, words: str) -> Address:
+def _act(name: Action, words: str) -> Address:
+    body = BODIES[name]
     return Address(
-        "post", f"/v1/tasks/{{id}}:{name}", words, {200: TaskShape}, CancelBody, Masked, keyed=True, body_needed=False
+        "post", f"/v1/tasks/{{id}}:{name}", words, {200: TaskShape}, body, Masked, keyed=True, body_needed=False
     )
 
 

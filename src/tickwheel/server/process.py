@@ -94,7 +94,7 @@ async def serve(
     gc.set_threshold(20_000, 50, 100)
     gc.collect()
     gc.freeze()
-    say(f"tickwheel: {scheduler.recovery or 'it adds, others run'}")
+    say(f"tickwheel: {scheduler.startup_report or 'it adds, others run'}")
     say(f"tickwheel: ready at {url_of(listening, config)}")
     if along is not None:
         beside.append(asyncio.ensure_future(along()))

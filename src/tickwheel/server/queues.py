@@ -17,8 +17,8 @@ from msgspec import UNSET
 from tickwheel.durations import Duration
 from tickwheel.errors import LeaseLost
 from tickwheel.scheduler import Message
-from tickwheel.scheduler.draft import to_ms
-from tickwheel.scheduler.leases import check_lease, check_wait
+from tickwheel.scheduler.queues.message_leases import check_lease, check_wait
+from tickwheel.scheduler.task_builder import to_ms
 from tickwheel.server.answers import Answer, answer
 from tickwheel.server.bodies import AckBody, ExtendBody, LeaseBody, NackBody
 from tickwheel.server.moments import moment
@@ -27,7 +27,7 @@ from tickwheel.server.problems import pointing
 from tickwheel.server.reading import body_of
 from tickwheel.server.service import Asked, Service, service_of
 from tickwheel.server.shapes import Extended, Messages, MessageShape, shape_of
-from tickwheel.tasks.delivery import check_queue
+from tickwheel.tasks.destinations import check_queue
 
 __all__ = ["handlers"]
 

@@ -1,14 +1,31 @@
 """What the answers look like, field by field: the structs are what is sent, and what /openapi.json describes."""
 
 from functools import lru_cache
-from typing import Any, Final, Literal
+from itertools import islice
+from typing import Any, Final, Literal, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from tickwheel.server.moments import moment, moment_or_none, seconds
-from tickwheel.tasks import ENDED, Cron, Every, LatePolicy, RetryPolicy, Run, Status, Task, UnreadableTask
+from tickwheel.tasks import (
+    ENDED,
+    Cron,
+    Every,
+    LastRun,
+    LatePolicy,
+    RetryPolicy,
+    Run,
+    RunStatus,
+    Status,
+    Task,
+    UnreadableTask,
+)
+from tickwheel.tasks.explain import ReasonCode
+from tickwheel.tasks.policies import Overlap
 from tickwheel.tasks.triggers import ONCE
+from tickwheel.tasks.upcoming_runs import preview_runs
 
 __all__ = [
     "Added",
@@ -28,6 +45,7 @@ __all__ = [
 ]
 
 NEXT_RUNS_MAX = 5
+MOMENT_MAX = 253_402_300_799_999  # the end of the year 9999
 
 
 class TriggerShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +79,15 @@ class LateShape(msgspec.Struct, frozen=True, kw_only=True):
     catch_up: int
 
 
+class LastRunShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The last run of a recurring task."""
+
+    status: RunStatus
+    attempt: int
+    started: str | None
+    finished: str
+
+
 class TaskShape(msgspec.Struct, frozen=True, kw_only=True):
     """A task; `next_runs`, `where` and `why` are told when it is asked for alone."""
 
@@ -74,12 +101,15 @@ class TaskShape(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any]
     trigger: TriggerShape
     status: Status
+    paused: bool
     priority: int
     times: int
     timeout: float
     retry: RetryShape
     late: LateShape
+    overlap: Overlap
     at_most_once: bool
+    max_crashes: int
     due: str
     occurrence: str
     created: str
@@ -88,17 +118,20 @@ class TaskShape(msgspec.Struct, frozen=True, kw_only=True):
     expires: str | None
     attempt: int
     failures: int
+    crashes: int
+    snoozes: int
+    consecutive_failures: int
     runs: int
+    last_run: LastRunShape | None
     version: int
     cancel_requested: bool
     result: Any
     error: str | None
     reason: str | None
-    reason_code: str | UnsetType = UNSET
+    reason_code: ReasonCode | None
     raw: str | UnsetType = UNSET  # what is stored, of a task that this version cannot read
     next_runs: list[str] | UnsetType = UNSET
     where: str | UnsetType = UNSET
-    why: str | UnsetType = UNSET
 
 
 class MessageShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,11 +180,11 @@ class RunShape(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     occurrence: str
     due: str
-    started: str
+    started: str | None  # null if it was skipped
     finished: str
     late: float
     took: float
-    status: Status
+    status: RunStatus
     error: str | None
     reason: str | None
     worker: str | None
@@ -167,7 +200,6 @@ def shape_of(
     task: Task,
     next_runs: list[str] | UnsetType = UNSET,
     where: str | UnsetType = UNSET,
-    why: str | UnsetType = UNSET,
 ) -> TaskShape:
     """Write a task, and what else is told about it."""
     due, queue = moment(task.run_at), task.queue
@@ -182,12 +214,15 @@ def shape_of(
         meta=task.meta,
         trigger=_trigger(task),
         status=task.status,
+        paused=task.paused,
         priority=task.priority,
         times=task.times,
         timeout=seconds(task.timeout_ms),
         retry=_retry(task.retry),
         late=_late(task.late),
+        overlap=task.overlap,
         at_most_once=task.at_most_once,
+        max_crashes=task.max_crashes,
         due=due,
         occurrence=due if task.occurrence_at == task.run_at else moment(task.occurrence_at),
         created=moment(task.created_at),
@@ -196,18 +231,28 @@ def shape_of(
         expires=moment_or_none(task.expires_at),
         attempt=task.attempt,
         failures=task.failures,
+        crashes=task.crashes,
+        snoozes=task.snoozes,
+        consecutive_failures=task.consecutive_failures,
         runs=task.runs,
+        last_run=_last_run(task.last_run),
         version=task.version,
         cancel_requested=task.cancel_requested,
         result=task.result,
         error=task.error,
         reason=task.reason,
-        reason_code=task.reason_code if isinstance(task, UnreadableTask) else UNSET,
+        reason_code=cast("ReasonCode | None", task.reason_code),
         raw=task.raw if isinstance(task, UnreadableTask) else UNSET,
         next_runs=next_runs,
         where=where,
-        why=why,
     )
+
+
+def _last_run(run: LastRun | None) -> LastRunShape | None:
+    if run is None:
+        return None
+    started, finished = moment_or_none(run.started_at), moment(run.finished_at)
+    return LastRunShape(status=run.status, attempt=run.attempt, started=started, finished=finished)
 
 
 @lru_cache(maxsize=256)  # most tasks share a few policies
@@ -241,13 +286,9 @@ def next_runs(task: Task) -> list[str]:
         return []
     if task.trigger is ONCE:  # as most are
         return [] if task.status is Status.RUNNING else [moment(task.run_at)]
-    left = NEXT_RUNS_MAX if task.times < 0 else min(task.times - task.runs, NEXT_RUNS_MAX)
-    listed = [] if task.status is Status.RUNNING else [moment(task.run_at)]
-    following = task.trigger.next_after(task.occurrence_at)
-    while following is not None and len(listed) < left:
-        listed.append(moment(following))
-        following = task.trigger.next_after(following)
-    return listed
+    coming = islice(preview_runs(replace(task, paused=False), 0, MOMENT_MAX), NEXT_RUNS_MAX + 1)
+    first = 1 if task.status is Status.RUNNING else 0
+    return [moment(at) for at in coming][first : first + NEXT_RUNS_MAX]
 
 
 def shape_of_run(run: Run) -> RunShape:
@@ -255,11 +296,11 @@ def shape_of_run(run: Run) -> RunShape:
     return RunShape(
         attempt=run.attempt,
         occurrence=moment(run.occurrence_at),
-        started=moment(run.started_at),
+        started=moment_or_none(run.started_at),
         finished=moment(run.finished_at),
         due=moment(run.occurrence_at if run.due_at is None else run.due_at),
         late=seconds(run.late_ms),
-        took=seconds(run.finished_at - run.started_at),
+        took=0.0 if run.started_at is None else seconds(run.finished_at - run.started_at),
         status=run.status,
         error=run.error,
         reason=run.reason,

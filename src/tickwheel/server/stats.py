@@ -43,7 +43,7 @@ class PartitionShape(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     node: str
     epoch: int
-    expires: str
+    expires: str | None  # None: when the process of its node ends
 
 
 class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +112,10 @@ async def cluster(request: Asked) -> Answer:
             ],
             partitions=[
                 PartitionShape(
-                    partition=lease.partition, node=lease.node, epoch=lease.epoch, expires=moment(lease.expires_at)
+                    partition=lease.partition,
+                    node=lease.node,
+                    epoch=lease.epoch,
+                    expires=moment_or_none(lease.expires_at),
                 )
                 for lease in leases
             ],

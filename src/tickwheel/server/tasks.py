@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tickwheel.errors import InvalidCursor, TaskUnreadable, UnknownTask
 from tickwheel.scheduler.verbs import Action
 from tickwheel.server.answers import Answer, answer
-from tickwheel.server.bodies import AddBody, AmendBody, CancelBody, ListQuery, RunsQuery
+from tickwheel.server.bodies import ActionBody, AddBody, AmendBody, CancelBody, ListQuery, ResumeBody, RunsQuery
 from tickwheel.server.idempotency import REPLAYED, Mark
 from tickwheel.server.paths import action_of, nowhere, segments_of
 from tickwheel.server.problems import Problem
@@ -19,11 +19,16 @@ from tickwheel.server.service import Asked, Service, service_of
 from tickwheel.server.shapes import Added, Runs, TaskPage, TaskShape, next_runs, shape_of, shape_of_run
 from tickwheel.server.wishes import filter_of, wishes_of
 from tickwheel.tasks import Task, UnreadableTask
-from tickwheel.tasks.words import explain
 
 __all__ = ["handlers", "masked", "whole"]
 
-ACTIONS: Final[tuple[Action, ...]] = ("run", "cancel", "pause", "resume", "retry")
+BODIES: Final[dict[Action, type[ActionBody]]] = {
+    "run": ActionBody,
+    "cancel": CancelBody,
+    "pause": ActionBody,
+    "resume": ResumeBody,
+    "retry": ActionBody,
+}
 
 
 def masked(service: Service, request: Asked, shape: TaskShape) -> TaskShape:
@@ -33,17 +38,19 @@ def masked(service: Service, request: Asked, shape: TaskShape) -> TaskShape:
     return replace(shape, args=service.mask(shape.args), meta=service.mask(shape.meta))
 
 
-def whole(service: Service, request: Asked, task: Task) -> TaskShape:
+async def whole(service: Service, request: Asked, task: Task) -> TaskShape:
     """Write everything there is to say about a task."""
-    scheduler = service.scheduler
-    why = explain(task, service.now(), known=scheduler.may_run(task))
-    shape = shape_of(task, next_runs=next_runs(task), where=scheduler.where(task), why=why)
-    return masked(service, request, shape)
+    return explained(service, request, *await service.scheduler.explain([task]))
 
 
-def one(service: Service, request: Asked, task: Task) -> Answer:
-    """Answer with a task."""
-    return answer(whole(service, request, task), headers={"etag": f'"{task.version}"'})
+def explained(service: Service, request: Asked, task: Task) -> TaskShape:
+    """Write everything there is to say about a task that says why it is not running."""
+    return masked(service, request, shape_of(task, next_runs=next_runs(task), where=service.scheduler.where(task)))
+
+
+async def one(service: Service, request: Asked, task: Task) -> Answer:
+    """Answer with a task that was changed."""
+    return answer(await whole(service, request, task), headers={"etag": f'"{task.version}"'})
 
 
 @post("/v1/tasks", opt={"role": "write"})
@@ -60,9 +67,9 @@ async def add(request: Asked) -> Answer:
         added = await service.scheduler.add_one(wishes, on_conflict="keep" if marked else body.on_conflict)
         if marked is not None and not added.added:  # by this request, before a restart or at another server
             marked.check(added.task)
-            shape = Added(task=whole(service, request, added.task), deduplicated=False)
+            shape = Added(task=await whole(service, request, added.task), deduplicated=False)
             return answer(shape, 201, {"etag": f'"{added.task.version}"', **REPLAYED})
-        shape = Added(task=whole(service, request, added.task), deduplicated=not added.added)
+        shape = Added(task=await whole(service, request, added.task), deduplicated=not added.added)
         return answer(shape, 201 if added.added else 200, {"etag": f'"{added.task.version}"'})
 
     return await service.idempotency.once(request, work)
@@ -103,7 +110,8 @@ async def show(request: Asked) -> Answer:
     if rest not in ([], ["runs"]):
         raise nowhere(request)
     if not rest:
-        return one(service, request, await service.scheduler.get(task_id))
+        task = await service.scheduler.get(task_id)
+        return answer(explained(service, request, task), headers={"etag": f'"{task.version}"'})
     limit = query_of(request, RunsQuery).limit
     runs = await service.scheduler.history(task_id, limit)
     if not runs:
@@ -116,20 +124,28 @@ async def act(request: Asked) -> Answer:
     """Run, cancel, pause, resume or retry a task."""
     service = service_of(request)
     task_id, action = action_of(request)
-    if action not in ACTIONS:
+    if action not in BODIES:
         raise nowhere(request)
     chosen: Action = action
+    kind = BODIES[chosen]
 
     async def work(_: object) -> Answer:
-        body = await body_of(request, CancelBody, service.config.depth_max, empty=CancelBody())
+        body = await body_of(request, kind, service.config.depth_max, empty=kind())
         if chosen == "run":
-            return one(service, request, await service.scheduler.run_now(task_id))
-        [task] = await service.scheduler.apply(chosen, [task_id], body.reason)
+            return await one(service, request, await service.scheduler.run_now(task_id))
+        if chosen == "pause":
+            return await one(service, request, await service.scheduler.pause(task_id))
+        if isinstance(body, ResumeBody):
+            return await one(service, request, await service.scheduler.resume(task_id, run_missed=body.run_missed))
+        if isinstance(body, CancelBody):
+            cancelled = await service.scheduler.cancel(task_id, body.reason, run_only=body.run_only)
+            return await one(service, request, cancelled)
+        [task] = await service.scheduler.apply(chosen, [task_id])
         if task is None:
             raise UnknownTask(task_id)
         if isinstance(task, UnreadableTask):
             raise TaskUnreadable(task_id, task.why)
-        return one(service, request, task)
+        return await one(service, request, task)
 
     return await service.idempotency.once(request, work)
 
@@ -148,7 +164,7 @@ async def amend(request: Asked) -> Answer:
         wishes: dict[str, Any] = wishes_of(body, retry=before.retry)
         args = wishes.pop("args", None)
         task = await service.scheduler.amend(task_id, args, version=version_of(request), **wishes)
-        return one(service, request, task)
+        return await one(service, request, task)
 
     return await service.idempotency.once(request, work)
 

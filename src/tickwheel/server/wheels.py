@@ -12,7 +12,7 @@ from tickwheel.tasks import Status
 __all__ = ["DialShape", "SlotShape", "WaitingShape", "WheelsShape", "handlers"]
 
 SHOWN_MAX = 50
-TICK_S = 0.001  # of the agenda's wheel
+TICK_S = 0.001  # of the due index
 
 
 class DialShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,12 +6,12 @@ from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from tickwheel.errors import InvalidTask
-from tickwheel.scheduler.draft import moment_of, to_ms
+from tickwheel.scheduler.task_builder import moment_of, to_ms
 from tickwheel.server.bodies import AddBody, AmendBody, FilterBody, LateBody, RetryBody
 from tickwheel.server.problems import pointing
 from tickwheel.stores.contract import Filter, Order
 from tickwheel.tasks import LatePolicy, RetryPolicy
-from tickwheel.tasks.delivery import OFFERED_AGAIN, SENT_AGAIN, check_webhook
+from tickwheel.tasks.destinations import OFFERED_AGAIN, SENT_AGAIN, check_webhook
 
 __all__ = ["filter_of", "is_empty", "wishes_of"]
 

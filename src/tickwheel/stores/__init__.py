@@ -20,14 +20,13 @@
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from tickwheel.clock import SystemClock
 from tickwheel.errors import MissingExtra, StoreError, UnknownStore
 from tickwheel.stores.contract import Conflict, Due, Filter, Finish, Lease, OnConflict, Order, Page, Store, Total
 from tickwheel.stores.memory import MemoryStore
+from tickwheel.stores.urls import is_file_url, path_of, split_url
 
 __all__ = [
     "Conflict",
@@ -64,14 +63,22 @@ def wall_ms() -> int:
     return SystemClock.time_ns() // 1_000_000
 
 
-async def open_store(url: str, *, now_ms: Callable[[], int] | None = None, partitions: int = PARTITIONS) -> Store:
+async def open_store(
+    url: str, *, now_ms: Callable[[], int] | None = None, partitions: int = PARTITIONS, create: bool = True
+) -> Store:
     """Open the store a URL names; how many partitions there are is decided when it is made.
 
-    Without a clock it goes by the store's own: a server's, or this machine's.
+    Without a clock it goes by the store's own: a server's, or this machine's. With `create=False`, a file that is
+    missing raises `StoreUnavailable`.
     """
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise StoreError(f"a store has from 1 to {PARTITIONS_MAX:,} partitions, not {partitions!r}")
-    parts = urlsplit(url)
+    if is_file_url(url):
+        path = path_of(url)
+        from tickwheel.stores.sqlite import SqliteStore  # noqa: PLC0415 - backends load only when they are used
+
+        return await SqliteStore.open(path, now_ms=now_ms or wall_ms, partitions=partitions, create=create)
+    parts = split_url(url, KNOWN)
     if parts.scheme in ("postgresql", "postgres"):
         try:
             from tickwheel.stores.postgres import PostgresStore  # noqa: PLC0415 - backends load only when they are used
@@ -93,11 +100,6 @@ async def open_store(url: str, *, now_ms: Callable[[], int] | None = None, parti
             raise MissingExtra("etcd stores", str(error.name), "etcd") from error
 
         return await EtcdStore.open(url, now_ms=now_ms, partitions=partitions)
-    now_ms = now_ms or wall_ms
     if url == "memory://":
-        return MemoryStore(now_ms=now_ms, partitions=partitions)
-    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
-        from tickwheel.stores.sqlite import SqliteStore  # noqa: PLC0415 - backends load only when they are used
-
-        return await SqliteStore.open(Path(unquote(parts.path[1:])), now_ms=now_ms, partitions=partitions)
+        return MemoryStore(now_ms=now_ms or wall_ms, partitions=partitions, timed_leases=False)
     raise UnknownStore(url, KNOWN)

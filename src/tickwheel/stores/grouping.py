@@ -15,8 +15,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from tickwheel.errors import StoreClosed, TickwheelError
-from tickwheel.stores import bounds, steps
+from tickwheel.stores import validation
 from tickwheel.stores.contract import Conflict, OnConflict
+from tickwheel.stores.mutations import settle
 from tickwheel.tasks.record import Task
 
 __all__ = ["Adder", "Call", "settle_group"]
@@ -33,7 +34,7 @@ class Call:
 
     def __init__(self, tasks: Sequence[Task], on_conflict: OnConflict) -> None:
         self.tasks = tasks
-        self.bodies = [bounds.encode(task) for task in tasks]
+        self.bodies = [validation.encode(task) for task in tasks]
         self.on_conflict = on_conflict
         self.future: asyncio.Future[list[Conflict]] = asyncio.get_running_loop().create_future()
         self.answer: list[Conflict] | TickwheelError = []
@@ -135,7 +136,7 @@ def settle_group(there: dict[str, Task], group: Sequence[Call]) -> tuple[list[Ta
     anew: set[str] = set()
     for call in group:
         try:
-            settled = steps.settle(ChainMap(changed, there), call.tasks, call.on_conflict)
+            settled = settle(ChainMap(changed, there), call.tasks, call.on_conflict)
         except TickwheelError as error:
             call.answer = error
             continue

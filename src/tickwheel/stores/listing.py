@@ -18,6 +18,7 @@ from typing import Final
 
 from tickwheel.errors import InvalidCursor, InvalidFilter
 from tickwheel.stores.contract import Filter, Order
+from tickwheel.tasks.fields import choice, invalid, sayable, whole
 from tickwheel.tasks.record import Status, Task
 
 __all__ = ["LAST_SERIAL", "Place", "check_filter", "cursor_of", "fits", "is_plain", "place_of"]
@@ -25,6 +26,8 @@ __all__ = ["LAST_SERIAL", "Place", "check_filter", "cursor_of", "fits", "is_plai
 Place = tuple[int, str]  # a serial and nothing, or a time and an id
 
 LAST_SERIAL: Final = 10**18  # fits 64 bits
+MOMENT_MAX: Final = 2**53 - 1  # as in a task
+STATUSES: Final = tuple(status.value for status in Status)
 FORMS: Final[dict[Order, re.Pattern[str]]] = {
     "newest": re.compile(r"([0-9]{1,18})()"),
     "oldest": re.compile(r"([0-9]{1,18})()~"),
@@ -32,11 +35,11 @@ FORMS: Final[dict[Order, re.Pattern[str]]] = {
 }
 
 
-def place_of(cursor: str | None, order: Order) -> Place:
+def place_of(cursor: object, order: Order) -> Place:
     """Read after which place a page begins."""
     if cursor is None:
         return (LAST_SERIAL if order == "newest" else -1, "")
-    form = FORMS[order].fullmatch(cursor)
+    form = FORMS[order].fullmatch(cursor) if isinstance(cursor, str) and sayable(cursor) else None
     if form is None:
         raise InvalidCursor(cursor)
     return (int(form[1]), form[2])
@@ -49,9 +52,20 @@ def cursor_of(place: Place, order: Order) -> str:
 
 
 def check_filter(wanted: Filter) -> None:
-    """Refuse what cannot be listed."""
-    if wanted.order not in FORMS:
-        raise InvalidFilter(f"tasks are listed newest, oldest or due, not {wanted.order!r}")
+    """Refuse what cannot be listed: callers need not have been checked by a type checker."""
+    if not isinstance(wanted, Filter):
+        raise invalid("filter", wanted, "a Filter", InvalidFilter)
+    choice("order", wanted.order, tuple(FORMS), InvalidFilter)
+    if wanted.status is not None:
+        choice("status", wanted.status, STATUSES, InvalidFilter)
+    for field in ("handler", "id_prefix", "tag", "text"):
+        value = getattr(wanted, field)
+        if value is not None and not (isinstance(value, str) and sayable(value)):
+            raise invalid(field, value, "text without NUL and lone surrogates", InvalidFilter)
+    for field in ("due_after", "due_before"):
+        value = getattr(wanted, field)
+        if value is not None:
+            whole(field, value, -MOMENT_MAX, MOMENT_MAX, InvalidFilter)
     if wanted.order == "due" and wanted.status not in (None, Status.PENDING):
         raise InvalidFilter(f"only what is pending comes due; list what is {wanted.status} by newest or oldest")
 
@@ -70,10 +84,10 @@ def is_plain(wanted: Filter) -> bool:
 def fits(task: Task, wanted: Filter) -> bool:
     """Tell whether a task is what a filter asks for."""
     return (
-        wanted.status in (None, task.status)
+        wanted.status in (None, task.listed_status)
         and wanted.handler in (None, task.handler)
         and task.id.startswith(wanted.id_prefix or "")
-        and (wanted.order != "due" or task.status is Status.PENDING)
+        and (wanted.order != "due" or task.listed_status is Status.PENDING)
         and (wanted.due_after is None or task.run_at > wanted.due_after)
         and (wanted.due_before is None or task.run_at < wanted.due_before)
         and (wanted.tag is None or wanted.tag in task.tags)

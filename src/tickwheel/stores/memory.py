@@ -22,34 +22,71 @@ from itertools import islice
 from msgspec.structs import replace
 
 from tickwheel.errors import StoreClosed, UnknownTask
-from tickwheel.stores import bounds, listing, steps
-from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
-from tickwheel.stores.hints import Hints
+from tickwheel.stores import listing, validation
+from tickwheel.stores.contract import (
+    COUNT_MAX,
+    MEMBERS,
+    NOTHING,
+    Change,
+    Conflict,
+    Due,
+    Filter,
+    Finish,
+    Lease,
+    Node,
+    OnConflict,
+    Page,
+    Rank,
+    Rest,
+    Total,
+    due_entry,
+)
+from tickwheel.stores.mutations import Step, check_added, check_move, settle, step_for
+from tickwheel.stores.notifications import News, Notifications
+from tickwheel.stores.ranking import Ranking
+from tickwheel.tasks import transitions
 from tickwheel.tasks.record import ENDED, Run, Status, Task, UnreadableTask
 
 __all__ = ["MemoryStore"]
 
 Key = tuple[int, str]  # run_at and id: the order in which tasks come due
 
+PURGE_TASKS = 1_000  # looked at in one step of a purge: about a millisecond
+
 
 class MemoryStore:
     """A store in plain dictionaries, for one event loop."""
 
-    def __init__(self, *, now_ms: Callable[[], int], partitions: int = 64) -> None:
+    keeps_skipped = True
+    local_clock = True
+
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int],
+        partitions: int = 64,
+        timed_leases: bool = True,
+        finish_by_epoch: bool = True,
+    ) -> None:
         self.partitions = partitions
+        self.timed_leases = timed_leases
+        self.finish_by_epoch = finish_by_epoch  # False: as stores do that do not know better yet, to compare them
         self._now_ms = now_ms
         self._tasks: dict[str, Task] = {}
         self._serials: dict[str, int] = {}
         self._ids: dict[int, str] = {}  # by serial, and so in the order of arrival
         self._last_serial = 0
         self._due: list[list[Key]] = [[] for _ in range(partitions)]  # pending tasks, sorted
+        self._ranking = Ranking()  # the same, by priority
         self._running: dict[str, int] = {}  # the epoch under which each was claimed
         self._runs: dict[str, dict[int, Run]] = {}  # by task and attempt
         self._nodes: dict[str, int] = {}  # until when each is known to live
+        self._published: dict[str, Node] = {}  # what they said of themselves
         self._leases: dict[int, Lease] = {}
+        self._last: dict[int, Lease] = {}  # of each partition, also when it was given back
         self._epochs = [0] * partitions
         self._checkpoints = [0] * partitions
-        self._hints = Hints()
+        self._hints = Notifications()
         self._closed = False
 
     async def close(self) -> None:
@@ -71,11 +108,10 @@ class MemoryStore:
     async def add(self, tasks: Sequence[Task], on_conflict: OnConflict = "reject") -> list[Conflict]:
         """Add tasks, all of them or none."""
         self._open()
-        bounds.check_on_conflict(on_conflict)
-        bounds.check_new(tasks, self.partitions)
+        check_added(tasks, self.partitions, on_conflict)
         for task in tasks:
-            bounds.encode(task)
-        settled = steps.settle(self._tasks, tasks, on_conflict)
+            validation.encode(task)
+        settled = settle(self._tasks, tasks, on_conflict)
         for task_id in settled.changed:
             if task_id in settled.anew:
                 self._number(task_id)
@@ -85,13 +121,13 @@ class MemoryStore:
     async def get(self, ids: Sequence[str]) -> list[Task | None]:
         """Return tasks by id."""
         self._open()
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         return [self._tasks.get(task_id) for task_id in ids]
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         """List tasks, newest first unless told."""
         self._open()
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         listing.check_filter(wanted)
         found = list(islice(self._listed(wanted, listing.place_of(cursor, wanted.order)), limit + 1))
         more = listing.cursor_of(found[limit - 1][0], wanted.order) if len(found) > limit else None
@@ -112,51 +148,51 @@ class MemoryStore:
     async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
         """Count the tasks of a filter, all of them."""
         self._open()
-        bounds.check_limit(most, bounds.COUNT_ROWS_MAX)
+        validation.check_limit(most, validation.COUNT_ROWS_MAX)
         listing.check_filter(wanted)
         return Total(sum(listing.fits(task, wanted) for task in self._tasks.values()), exact=True)
 
     async def counts(self) -> dict[Status, int]:
         """Count the tasks of each status."""
         self._open()
-        counted = Counter(task.status for task in self._tasks.values())
+        counted = Counter(task.listed_status for task in self._tasks.values())
         return {status: counted[status] for status in Status}
 
     async def history(self, task_id: str, limit: int = 100) -> list[Run]:
         """Return the runs of a task, latest first."""
         self._open()
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         runs = self._runs.get(task_id, {})
         return [runs[attempt] for attempt in sorted(runs, reverse=True)[:limit]]
 
-    async def cancel(self, ids: Sequence[str], reason: str) -> list[Task | None]:
+    async def cancel(self, ids: Sequence[str], reason: str, *, run_only: bool = False) -> list[Task | None]:
         """Cancel tasks, or ask them to stop."""
         now = self._open()
-        return self._each(ids, lambda task: steps.cancel(task, reason, now))
+        return self._each(ids, step_for(transitions.cancel, reason, now, run_only=run_only))
 
     async def reschedule(self, task_id: str, run_at: int) -> Task:
         """Move a task."""
         self._open()
-        bounds.check_moment(run_at)
+        validation.check_moment(run_at)
         task = self._tasks.get(task_id)
         if task is None:
             raise UnknownTask(task_id)
-        moved = steps.move(task, run_at)
+        moved = transitions.reschedule(task, run_at)
         self._change([moved])
         return moved
 
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
         self._open()
-        bounds.check_amended(tasks)
+        validation.check_amended(tasks)
         amended: dict[str, Task] = {}
         answers = []
         for task in tasks:
             there = amended.get(task.id) or self._tasks.get(task.id)
             if there is None:
                 raise UnknownTask(task.id)
-            amended[task.id] = steps.amend(there, task)
-            bounds.encode(amended[task.id])
+            amended[task.id] = transitions.update(there, task)
+            validation.encode(amended[task.id])
             answers.append(amended[task.id])
         self._change(amended.values())
         return answers
@@ -164,66 +200,101 @@ class MemoryStore:
     async def remove(self, ids: Sequence[str]) -> list[Task | None]:
         """Delete tasks that do not run."""
         self._open()
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         answers = [self._tasks.get(task_id) for task_id in ids]
         gone = {task.id: task for task in answers if task is not None and task.status is not Status.RUNNING}
         for task in gone.values():
-            if task.status is Status.PENDING:
+            if task.listed_status is Status.PENDING:
                 keys = self._due[task.partition]
                 del keys[bisect_left(keys, (task.run_at, task.id))]
+                self._ranking.remove(task)
             self._forget(task.id)
-        self._hints.tell({task.partition for task in gone.values()})
+        self._hints.tell(dict.fromkeys((task.partition for task in gone.values()), NOTHING))
         return answers
 
     async def pause(self, ids: Sequence[str]) -> list[Task | None]:
-        """Keep pending tasks from coming due."""
+        """Keep tasks from beginning."""
         self._open()
-        return self._each(ids, steps.pause)
+        return self._each(ids, step_for(transitions.pause))
 
-    async def resume(self, ids: Sequence[str]) -> list[Task | None]:
-        """Let paused tasks come due again."""
-        self._open()
-        return self._each(ids, steps.resume)
+    async def resume(self, ids: Sequence[str], *, run_missed: bool = False) -> list[Task | None]:
+        """Let paused tasks begin again."""
+        now = self._open()
+        return self._each(ids, step_for(transitions.resume, now, run_missed=run_missed))
+
+    async def run_now(self, ids: Sequence[str]) -> list[Task | None]:
+        """Let tasks that wait run now."""
+        now = self._open()
+        return self._each(ids, step_for(transitions.run_now, now))
 
     async def revive(self, ids: Sequence[str], run_at: int) -> list[Task | None]:
         """Begin tasks that are over once more."""
         self._open()
-        bounds.check_moment(run_at)
-        return self._each(ids, lambda task: steps.revive(task, run_at))
+        validation.check_moment(run_at)
+        return self._each(ids, step_for(transitions.retry, run_at))
 
-    async def purge(self, before: int) -> int:
+    async def purge(self, before: int, rest: Rest | None = None) -> int:
         """Delete what was over before a moment."""
         self._open()
-        past = [task for task in self._tasks.values() if task.status in ENDED and (task.finished_at or 0) < before]
-        for task in past:
-            self._forget(task.id)
-        for task_id, runs in list(self._runs.items()):
+        ids, purged = list(self._tasks), 0
+        for first in range(0, len(ids), PURGE_TASKS):
+            if first and rest is not None:
+                await rest()
+            purged += sum(self._purge(task_id, before) for task_id in ids[first : first + PURGE_TASKS])
+        return purged
+
+    def _purge(self, task_id: str, before: int) -> bool:
+        """Delete a task, or some of its runs; return whether it is gone by that."""
+        task = self._tasks.get(task_id)
+        if task is None:
+            return False
+        if task.status in ENDED and (task.finished_at or 0) < before:
+            self._forget(task_id)
+            return True
+        runs = self._runs.get(task_id)
+        if runs is not None:
             left = {attempt: run for attempt, run in runs.items() if run.finished_at >= before}
-            if left:
-                self._runs[task_id] = left
-            else:
+            self._runs[task_id] = left
+            if not left:
                 del self._runs[task_id]
-        return len(past)
+        return False
 
     # -- nodes
 
-    async def heartbeat(self, node: str, ttl_ms: int) -> list[str]:
-        """Say that a node lives."""
+    async def heartbeat(
+        self, node: str, ttl_ms: int, handlers: Collection[str] | None = None, version: str = ""
+    ) -> list[str]:
+        """Say that a node lives, and which handlers it has."""
         now = self._open()
+        before = set(self._nodes), self._published.get(node)
         self._nodes[node] = now + ttl_ms
-        self._nodes = {each: until for each, until in self._nodes.items() if now < until}
+        self._nodes = self._online(now)
+        self._published = {name: said for name, said in self._published.items() if name in self._nodes}
+        if handlers is not None:
+            self._published[node] = Node(node, frozenset(handlers), version)
+        if before != (set(self._nodes), self._published.get(node)):
+            self._hints.tell({MEMBERS: NOTHING})
         return sorted(self._nodes)
+
+    def _online(self, now: int) -> dict[str, int]:
+        return {each: until for each, until in self._nodes.items() if now < until or not self.timed_leases}
+
+    async def nodes(self) -> list[Node]:
+        """List the nodes that live, with the handlers they have."""
+        return [self._published.get(name) or Node(name) for name in sorted(self._online(self._open()))]
 
     async def leave(self, node: str) -> None:
         """Say that a node lives no more."""
         self._open()
-        self._nodes.pop(node, None)
+        self._published.pop(node, None)
+        if self._nodes.pop(node, None) is not None:
+            self._hints.tell({MEMBERS: NOTHING})
 
     async def leases(self) -> list[Lease]:
         """List the leases that are held now."""
         now = self._open()
-        held = sorted((lease.partition, lease) for lease in self._leases.values() if now < lease.expires_at)
-        return [replace(lease, nonce="", checkpoint=self._checkpoints[partition]) for partition, lease in held]
+        held = sorted(partition for partition, lease in self._leases.items() if not _is_over(lease, now))
+        return [replace(self._leases[each], nonce="", checkpoint=self._checkpoints[each]) for each in held]
 
     # -- owners
 
@@ -233,7 +304,7 @@ class MemoryStore:
         got = []
         for partition in dict.fromkeys(partitions):
             held = self._leases.get(partition)
-            if not 0 <= partition < self.partitions or (held is not None and now < held.expires_at):
+            if not 0 <= partition < self.partitions or (held is not None and not _is_over(held, now)):
                 continue
             self._epochs[partition] += 1
             lease = Lease(
@@ -241,10 +312,10 @@ class MemoryStore:
                 node=node,
                 epoch=self._epochs[partition],
                 nonce=secrets.token_hex(8),
-                expires_at=now + ttl_ms,
+                expires_at=now + ttl_ms if self.timed_leases else None,
                 checkpoint=self._checkpoints[partition],
             )
-            self._leases[partition] = lease
+            self._leases[partition] = self._last[partition] = lease
             got.append(lease)
         return got
 
@@ -252,7 +323,11 @@ class MemoryStore:
         """Hold on to leases."""
         now = self._open()
         held = [
-            replace(lease, expires_at=now + ttl_ms, checkpoint=self._checkpoints[lease.partition])
+            replace(
+                lease,
+                expires_at=now + ttl_ms if self.timed_leases else None,
+                checkpoint=self._checkpoints[lease.partition],
+            )
             for lease in self._held(leases)
         ]
         for lease in held:
@@ -264,62 +339,83 @@ class MemoryStore:
         held = {lease.partition for lease in self._held(leases)}
         for partition in held:
             del self._leases[partition]
-        self._hints.tell(held)
+        if held:
+            self._hints.tell(dict.fromkeys({*held, MEMBERS}, NOTHING))
 
     async def due(self, leases: Sequence[Lease], until: int, after: tuple[int, str] | None, limit: int) -> list[Due]:
         """List what comes due, by run_at and id."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         ranges = []
         for lease in self._held(leases):
             keys = self._due[lease.partition]
             first = 0 if after is None else bisect_right(keys, after)
             ranges.append(islice(keys, first, bisect_left(keys, (until + 1, ""))))
         page = (self._tasks[task_id] for _, task_id in islice(merge(*ranges), limit))
-        return [Due(task.run_at, task.id, task.partition, task.priority, task.version, task.handler) for task in page]
+        return [due_entry(task) for task in page]
+
+    async def overdue(
+        self, leases: Sequence[Lease], until: int, after: Rank | None, limit: int, without: Collection[str] = ()
+    ) -> list[Due]:
+        """List what is due, by priority."""
+        validation.check_limit(limit)
+        partitions = {lease.partition for lease in self._held(leases)}
+        page = islice(self._ranking.overdue(partitions, until, after, frozenset(without)), limit)
+        return [due_entry(self._tasks[task_id]) for task_id in page]
 
     async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Make pending tasks running."""
         epochs = {lease.partition: lease.epoch for lease in self._held(leases)}
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         claimed = {}
         for task_id in ids:
             task = self._tasks.get(task_id)
-            if task is None or task.status is not Status.PENDING or task.run_at > until:
-                continue
-            if isinstance(task, UnreadableTask):
-                continue
-            if task.partition in epochs:
-                claimed[task_id] = steps.claim(task, until)
+            if task is not None and transitions.may_claim(task, until) and task.partition in epochs:
+                claimed[task_id] = transitions.claim(task, until)
         self._change(claimed.values(), hint=False)
         for task in claimed.values():
             self._running[task.id] = epochs[task.partition]
         return list(claimed.values())
 
+    async def move(self, leases: Sequence[Lease], ids: Sequence[str], partition: int) -> list[str]:
+        """Move pending tasks to another partition."""
+        held = {lease.partition for lease in self._held(leases)}
+        check_move(ids, partition, self.partitions)
+        there = (self._tasks[task_id] for task_id in dict.fromkeys(ids) if task_id in self._tasks)
+        moved = [task for task in there if task.partition in held and transitions.may_move(task, partition)]
+        self._change([transitions.move(task, partition) for task in moved])
+        return [task.id for task in moved]
+
     async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
         """Put finished tasks back."""
         now = self._open()
-        bounds.check_finishes(finishes)
-        held = {lease.partition: lease.nonce for lease in self._held([finish.lease for finish in finishes])}
+        validation.check_finishes(finishes)
+        held = {(lease.partition, lease.nonce) for lease in self._finishable([finish.lease for finish in finishes])}
         changed: dict[str, Task] = {}
+        rows: dict[str, Sequence[Run]] = {}  # of skipped occurrences
         answers = []
         for finish in finishes:
             task = changed.get(finish.task.id) or self._tasks.get(finish.task.id)
-            ours = held.get(finish.lease.partition) == finish.lease.nonce
-            ours = ours and task is not None and steps.may_finish(task, finish)
+            ours = (finish.lease.partition, finish.lease.nonce) in held
+            ours = ours and task is not None and transitions.may_finish(task, finish.task, finish.lease.partition)
             answers.append(ours)
             if ours and task is not None:
-                changed[task.id] = steps.finish(task, finish.task, now)
-                bounds.encode(changed[task.id])
+                changed[task.id], rows[task.id] = transitions.conclude(task, finish.task, now, finish.skipped)
+                validation.encode(changed[task.id])
         self._change(changed.values(), hint=False)
+        wanted = {finish.task.id: finish.task for finish in finishes}
+        # Its owner knows what it wrote, and not what came of a change that was made meanwhile.
+        merged = (task for task in changed.values() if transitions.was_merged(wanted[task.id], task))
+        self._hints.tell(News.of(merged))
         for finish, ours in zip(finishes, answers, strict=True):
-            if ours and finish.run is not None:
-                self._runs.setdefault(finish.task.id, {})[finish.run.attempt] = finish.run
+            for run in (finish.run, *rows[finish.task.id]) if ours else ():
+                if run is not None:
+                    self._runs.setdefault(finish.task.id, {})[run.attempt] = run
         return answers
 
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
         """List running tasks that were claimed under an earlier lease, oldest first."""
         epochs = {lease.partition: lease.epoch for lease in self._held(leases)}
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         left = [
             self._tasks[task_id]
             for task_id, epoch in self._running.items()
@@ -330,11 +426,11 @@ class MemoryStore:
 
     async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
         """Note that everything due until a moment has been claimed."""
-        bounds.check_moment(moment)
+        validation.check_moment(moment)
         for lease in self._held(leases):
             self._checkpoints[lease.partition] = moment
 
-    def changes(self, partitions: Sequence[int]) -> AsyncIterator[set[int]]:
+    def changes(self, partitions: Sequence[int]) -> AsyncIterator[dict[int, Change]]:
         """Tell in which partitions something changes from now on."""
         return self._hints.watch(partitions)
 
@@ -347,13 +443,25 @@ class MemoryStore:
         for lease in leases:
             there = self._leases.get(lease.partition)
             ours = there is not None and there.epoch == lease.epoch and there.nonce == lease.nonce
-            if ours and there is not None and now < there.expires_at:
+            if ours and there is not None and not _is_over(there, now):
                 held[lease.partition] = lease
         return list(held.values())
 
-    def _each(self, ids: Sequence[str], step: Callable[[Task], Task]) -> list[Task | None]:
+    def _finishable(self, leases: Sequence[Lease]) -> list[Lease]:
+        """Leave out leases under which nothing can be finished any more: another node has a newer one."""
+        if not self.finish_by_epoch:
+            return self._held(leases)
+        return [lease for lease in leases if self._counts(lease)]
+
+    def _counts(self, lease: Lease) -> bool:
+        last, holder = self._last.get(lease.partition), self._leases.get(lease.partition)
+        if last is not None and (last.epoch, last.nonce) == (lease.epoch, lease.nonce):
+            return True
+        return holder is not None and holder.node == lease.node and lease.epoch < holder.epoch
+
+    def _each(self, ids: Sequence[str], step: Step) -> list[Task | None]:
         """Take a step with each task that is there."""
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         answers: list[Task | None] = []
         for task_id in ids:
             task = self._tasks.get(task_id)
@@ -380,13 +488,19 @@ class MemoryStore:
         """Put tasks in the place of those with their ids, and keep what is derived from them in step."""
         for task in tasks:
             there = self._tasks.get(task.id)
-            if there is not None and there.status is Status.PENDING:
+            if there is not None and there.listed_status is Status.PENDING:
                 keys = self._due[there.partition]
                 del keys[bisect_left(keys, (there.run_at, there.id))]
-            if task.status is Status.PENDING:
+                self._ranking.remove(there)
+            if task.listed_status is Status.PENDING:
                 insort(self._due[task.partition], (task.run_at, task.id))
+                self._ranking.add(task)
             if task.status is not Status.RUNNING:
                 self._running.pop(task.id, None)
             self._tasks[task.id] = task
         if hint:
-            self._hints.tell({task.partition for task in tasks})
+            self._hints.tell(News.of(tasks))
+
+
+def _is_over(lease: Lease, now: int) -> bool:
+    return lease.expires_at is not None and lease.expires_at <= now

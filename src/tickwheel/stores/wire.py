@@ -1,4 +1,4 @@
-"""Hints between processes that share a store on a server: where something changed, never what.
+"""Notifications between processes that share a store on a server: where something changed, never what.
 
     adder    writes, then says '7f3a 4,17'          7f3a is who says it: its own hints come back to it
     owner    hears of 4 and 17, and looks
@@ -15,11 +15,11 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from tickwheel.errors import StoreError
-from tickwheel.stores.hints import Hints, Watch
+from tickwheel.stores.notifications import News, Notifications, Watch
 
 __all__ = ["Line", "Wire"]
 
-log = logging.getLogger("tickwheel.stores.hints")
+log = logging.getLogger("tickwheel.stores.notifications")
 
 GAP_S: Final = 0.005  # between two hints that we send: what changes meanwhile goes together
 PROBE_S: Final = 10.0  # how often to see whether a silent connection is still there
@@ -56,7 +56,7 @@ class Wire:
         self._dial = dial
         self._everywhere = set(range(partitions))
         self._name = secrets.token_hex(4)
-        self._hints = Hints()
+        self._hints = Notifications()
         self._news: set[int] = set()
         self._listening = False
         self._woken = asyncio.Event()
@@ -66,7 +66,7 @@ class Wire:
     def tell(self, partitions: set[int]) -> None:
         """Let everybody know that something changed."""
         if partitions and not self._closed:
-            self._hints.tell(partitions)
+            self._hints.tell(News.unknown(partitions))
             self._news |= partitions
             self._wake()
 
@@ -124,7 +124,7 @@ class Wire:
             while not (self._closed and not self._news):
                 if self._listening and not heard:
                     await line.listen(self._hear)
-                    self._hints.tell(self._everywhere)  # whatever was told while nobody heard it
+                    self._hints.tell(News.unknown(self._everywhere))  # whatever was told while nobody heard it
                     heard = True
                 if self._news:
                     await self._say(line)
@@ -162,4 +162,4 @@ class Wire:
         if name == self._name:
             return
         parts = {int(part) for part in where.split(",") if part.isdecimal()}
-        self._hints.tell(self._everywhere if where == EVERYWHERE else parts)
+        self._hints.tell(News.unknown(self._everywhere if where == EVERYWHERE else parts))

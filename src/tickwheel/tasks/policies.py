@@ -15,7 +15,23 @@ from msgspec.structs import force_setattr
 from tickwheel.errors import InvalidSchedule
 from tickwheel.tasks.fields import SPAN_MS_MAX, choice, number, whole
 
-__all__ = ["LATE_MODES", "NEVER_AGAIN", "RETRIES_MAX", "RUN_ONCE", "LateMode", "LatePolicy", "RetryPolicy"]
+__all__ = [
+    "LATE_MODES",
+    "NEVER_AGAIN",
+    "OVERLAPS",
+    "RETRIES_MAX",
+    "RUN_ONCE",
+    "LateMode",
+    "LatePolicy",
+    "OnConflict",
+    "Overlap",
+    "RetryPolicy",
+]
+
+OnConflict = Literal["reject", "replace", "keep", "debounce"]  # what becomes of an `add` with an id that is there
+
+Overlap = Literal["skip", "queue_one"]
+OVERLAPS: Final[tuple[str, ...]] = get_args(Overlap)
 
 LateMode = Literal["run_once", "run_all", "skip"]
 LATE_MODES: Final[tuple[str, ...]] = get_args(LateMode)
@@ -78,7 +94,8 @@ class LatePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What to do with occurrences whose time passed while nobody could run them.
 
     `run_once` makes one run for all that were missed, `run_all` one for each, up to `catch_up` of them,
-    and `skip` none, but goes on with the next. A run is late when it is more than `grace_ms` behind its time.
+    and `skip` none, but goes on with the next. A run was missed if it was due more than `grace_ms` before it could have
+    been run, or more than half its period, if that is shorter.
     """
 
     mode: LateMode = "run_once"

@@ -2,34 +2,47 @@
 
 A record is never changed in place; every step of its life makes a new one with `msgspec.structs.replace`:
 
-                 +--------------- retry, next occurrence ---------------+
-                 v                                                      |
-    add ----> pending ---- claim ----> running ---- finish ----> completed | failed | cancelled
-               |   ^                                                    |
-         pause |   | resume                                             | by hand: retry, run now
-               v   |                                                    |
-              paused          pending <---------------------------------+
+                 +--------- retry, crash, next occurrence ---------+
+                 v                                                 |
+    add ----> pending ---- claim ----> running ---- finish --------+----> completed | failed | cancelled
+                 ^                                                                     |
+                 +------------------------------- retry by hand ----------------------+
+
+`paused` is a flag beside the status: a pending task with it does not begin, and a running one is paused when its run
+is over. What each verb makes of a task is in `transitions`.
 
 Times are milliseconds since 1970, in UTC. `occurrence_at` is the moment a run is for, and `run_at` when it is
 to be made: later than that for a retry, never earlier.
 """
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from tickwheel.tasks.delivery import Webhook, queue_of
-from tickwheel.tasks.policies import NEVER_AGAIN, RUN_ONCE, LatePolicy, RetryPolicy
-from tickwheel.tasks.triggers import ONCE, Trigger
+from tickwheel.tasks.destinations import Webhook, parse_queue
+from tickwheel.tasks.policies import NEVER_AGAIN, RUN_ONCE, LatePolicy, Overlap, RetryPolicy
+from tickwheel.tasks.triggers import ONCE, Once, Trigger
 
-__all__ = ["ENDED", "LEGAL", "Run", "Status", "Task", "UnreadableTask"]
+__all__ = [
+    "ENDED",
+    "LEGAL",
+    "LISTED",
+    "Following",
+    "LastRun",
+    "Run",
+    "RunStatus",
+    "Status",
+    "Task",
+    "UnreadableTask",
+]
 
-TIMEOUT_MS = 300_000  # five minutes for a run, unless told
+TIMEOUT_MS = 300_000  # five minutes for a run by default
+CRASHES_MAX = 3  # deaths of the process during one occurrence; then it has failed
 
 
 class Status(StrEnum):
-    """Where a task is in its life."""
+    """Where a task is in its life; `PAUSED` is what filters and counts call a pending task that is paused."""
 
     PENDING = "pending"
     PAUSED = "paused"
@@ -39,19 +52,36 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
-ENDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+class RunStatus(StrEnum):
+    """What a run came to."""
 
-# What may become of what. Whoever changes a task in a store checks it against this.
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"  # asked to stop, or interrupted by stop()
+    SKIPPED = "skipped"  # it did not begin
+    SNOOZED = "snoozed"
+
+
+ENDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+LISTED = tuple(Status)  # a store keeps a status as its place in here
+
+# What may become of what. The conformance suite checks every change in a store against this.
 LEGAL: dict[Status, frozenset[Status]] = {
-    Status.PENDING: frozenset({Status.PENDING, Status.RUNNING, Status.PAUSED, Status.CANCELLED, Status.FAILED}),
-    Status.PAUSED: frozenset({Status.PAUSED, Status.PENDING, Status.CANCELLED}),
-    Status.RUNNING: frozenset(
-        {Status.PENDING, Status.PAUSED, Status.COMPLETED, Status.FAILED, Status.CANCELLED},
-    ),
+    Status.PENDING: frozenset({Status.PENDING, Status.RUNNING, Status.CANCELLED, Status.FAILED}),
+    Status.RUNNING: frozenset({Status.PENDING, Status.COMPLETED, Status.FAILED, Status.CANCELLED}),
     Status.COMPLETED: frozenset({Status.PENDING}),
     Status.FAILED: frozenset({Status.PENDING}),
     Status.CANCELLED: frozenset({Status.PENDING}),
 }
+
+
+class LastRun(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The last run of a recurring task."""
+
+    status: RunStatus
+    attempt: int
+    started_at: int | None = None
+    finished_at: int
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -73,18 +103,31 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     timeout_ms: int = TIMEOUT_MS
     priority: int = 0  # of those due in the same moment, higher ones begin first
     times: int = 1  # how many occurrences there are; -1 for ever
+    overlap: Overlap = "skip"  # what becomes of an occurrence that comes due while another one is active
     at_most_once: bool = False  # after a crash in the middle of a run: fail, do not run again
+    max_crashes: int = CRASHES_MAX  # deaths of the process during one occurrence; then it has failed
     expires_at: int | None = None  # what comes due after this is not run any more
 
     partition: int = 0
-    status: Status = Status.PENDING
+    status: Status = Status.PENDING  # never PAUSED: that is the flag
+    paused: bool = False
     run_at: int
     occurrence_at: int
-    attempt: int = 0  # how often it was claimed, ever; with the id it fences the owner's writes
-    failures: int = 0  # of the present occurrence
-    runs: int = 0  # occurrences that are over
+    grid_at: int | None = None  # the grid point of the series that this run stands for, if it is not `occurrence_at`
+    next_at: int | None = None  # when it is due after a run that was asked for with run_now
+    run_now_requested: bool = False  # and not made yet; such a run is made though the task is paused
+    missed_until: int | None = None  # what was due until then was missed: the missed-run policy applies
+    attempt: int = 0  # how often it was claimed or skipped, ever; with the id it fences the owner's writes
+    failures: int = 0  # of the present occurrence, like the next three
+    crashes: int = 0
+    snoozes: int = 0
+    interrupted: bool = False  # by a stop(), and not tried again since
+    consecutive_failures: int = 0  # occurrences that failed since one completed
+    runs: int = 0  # occurrences that are over, without skipped ones and those of run_now
     version: int = 0  # counts changes made by anyone
     cancel_requested: bool = False  # asked for while it ran
+    cancel_run_only: bool = False  # the series goes on afterwards
+    following: "Following | None" = None  # what takes its place when the present occurrence is over
 
     created_at: int
     started_at: int | None = None
@@ -92,16 +135,43 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     result: Any = None  # of the last run that gave one
     error: str | None = None  # of the last run that raised, with its trace
     reason: str | None = None  # why it is as it is, in words
+    reason_code: str | None = None  # the same for programs, where it cannot be seen from the other fields
+    last_run: LastRun | None = None  # of a recurring task
+    deduplicated: bool = False  # on what add(on_conflict="keep") returns, if it was there before; never stored
+
+    @property
+    def listed_status(self) -> Status:
+        """What filters, counts and displays call its status: a pending task that is paused is `paused`."""
+        if self.paused and self.status is Status.PENDING and not self.run_now_requested:
+            return Status.PAUSED
+        return self.status
+
+    @property
+    def is_recurring(self) -> bool:
+        """Whether there may be another occurrence after the present one."""
+        return type(self.trigger) is not Once
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there was an attempt at the present occurrence: it is active until its last one."""
+        return bool(self.failures or self.crashes or self.snoozes or self.interrupted)
 
     @property
     def queue(self) -> str | None:
         """The queue it waits in for whoever leases it; None if it is run or sent."""
-        return queue_of(self.handler)
+        return parse_queue(self.handler)
 
     @property
     def occurrence_id(self) -> str:
         """Name the occurrence, the same in each attempt at it: what a handler may use to be idempotent."""
         return f"{self.id}@{self.occurrence_at}"
+
+
+class Following(msgspec.Struct, frozen=True, gc=False):
+    """A change of a running task that takes effect when the present occurrence is over."""
+
+    how: Literal["update", "replace", "debounce"]
+    task: Task  # as it is to be; `attempt`, `version` and what its runs left do not matter
 
 
 class UnreadableTask(Task, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -113,24 +183,26 @@ class UnreadableTask(Task, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
 
     why: str
     raw: str
-    reason_code: str = "unreadable"
+    reason_code: str | None = "unreadable"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One run that is over, for the history."""
+    """One run that is over, or an occurrence that was skipped, for the history."""
 
     task_id: str
     attempt: int
     occurrence_at: int
-    started_at: int
+    started_at: int | None  # None if it was skipped
     finished_at: int
-    status: Status  # what the run came to: completed, failed or cancelled
+    status: RunStatus
     error: str | None = None
     reason: str | None = None
-    due_at: int | None = None  # when this attempt was; a later one than the occurrence, if it was tried again
+    due_at: int | None = None  # when this attempt was due; later than the occurrence, if it was tried again
     node: str | None = None  # which scheduler ran it
 
     @property
     def late_ms(self) -> int:
-        """How long after its time it began."""
+        """How long after its time it began; 0 if it was skipped."""
+        if self.started_at is None:
+            return 0
         return max(self.started_at - (self.occurrence_at if self.due_at is None else self.due_at), 0)

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from inspect import iscoroutinefunction
 from types import ModuleType
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, overload
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from tickwheel.errors import DuplicateHandler, InvalidTask, UnknownHandler, UnnamedHandler
-from tickwheel.tasks.delivery import is_taken
+from tickwheel.tasks.destinations import is_reserved
 from tickwheel.tasks.fields import NAME_CHARS_MAX, SPAN_MS_MAX, choice, flag, invalid, text, whole
 from tickwheel.tasks.policies import NEVER_AGAIN, RetryPolicy
 from tickwheel.tasks.record import TIMEOUT_MS
@@ -82,9 +82,18 @@ class Registry:
     def __init__(self, *, lasting: bool = True) -> None:
         self._lasting = lasting
         self._handlers: dict[str, Handler] = {}
+        self.on_new: Callable[[], None] | None = None  # called, on any thread, when there is another handler
 
-    def register(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
-        """Register a function under a name, or under its own."""
+    @overload
+    def register(self, name: F, **options: Any) -> F: ...
+
+    @overload
+    def register(self, name: str | None = None, **options: Any) -> Callable[[F], F]: ...
+
+    def register(self, name: F | str | None = None, **options: Any) -> F | Callable[[F], F]:
+        """Register a function under a name, or under its own; as a decorator with and without parentheses."""
+        if callable(name):
+            return self.register(None, **options)(name)
 
         def keep(function: F) -> F:
             self.add(Handler(name=self._name(function, name), function=function, **options))
@@ -98,10 +107,12 @@ class Registry:
         if there is not None and there.function != handler.function:  # bound methods are made anew each time
             raise DuplicateHandler(handler.name)
         self._handlers[handler.name] = handler
+        if there is None and self.on_new is not None:
+            self.on_new()
 
     def _name(self, function: Callable[..., Any], name: str | None) -> str:
         name = self._own_name(function) if name in (None, "") else text("name", name, NAME_CHARS_MAX)
-        if is_taken(name):
+        if is_reserved(name):
             raise InvalidTask(f"no function can be called {name!r}: that is a way of delivery; give it another name")
         return name
 

@@ -31,7 +31,7 @@ from msgspec.structs import force_setattr
 
 from tickwheel.errors import InvalidCron, InvalidSchedule
 from tickwheel.tasks.fields import SPAN_MS_MAX, whole
-from tickwheel.tasks.wall_clock import Reading, from_ms, read
+from tickwheel.tasks.timezones import Reading, from_ms, read
 
 __all__ = ["NICKNAMES", "ONCE", "Cron", "Every", "Occurrence", "Once", "Trigger", "in_words", "preview"]
 

@@ -77,7 +77,7 @@ class AsyncTimers(AbstractTimers):
         return left
 
     async def __aenter__(self) -> Self:
-        return self
+        return self.__enter__()
 
     async def __aexit__(self, *_: object) -> None:
         self.stop()

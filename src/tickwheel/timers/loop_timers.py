@@ -34,6 +34,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from tickwheel.clock import SystemClock
 from tickwheel.durations import Duration, to_ns
+from tickwheel.errors import InvalidDuration
 from tickwheel.wheels.geometry import BINARY, Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
 from tickwheel.wheels.timer import FIRED, TICK_MAX, Timer
@@ -268,8 +269,12 @@ class LoopWheel:
         if self.closed:
             raise RuntimeError("Event loop is closed")
         ticks = (timer._when - self._origin) * self._ticks_per_second
-        if not ticks < TICKS_MAX:  # what is not a number is never due either
-            ticks = TICKS_MAX
+        if not ticks < TICKS_MAX:
+            if math.isnan(ticks):  # due at once, as on the standard loop, and with a moment that can be sorted
+                timer._when = self.time()
+                ticks = 0.0
+            else:
+                ticks = TICKS_MAX
         elif ticks < 0.0:
             ticks = 0.0
         due: i64 = math.ceil(ticks)
@@ -394,5 +399,8 @@ def _forget(number: int, _: object) -> None:
 def to_seconds(delay: Duration) -> float:
     """Return a delay as event loops count it; a negative number is one that has passed, as it is for asyncio."""
     if isinstance(delay, (float, int)):
-        return float(delay)
+        seconds = float(delay)
+        if math.isnan(seconds):
+            raise InvalidDuration(delay, "must be a number")
+        return seconds
     return to_ns(delay) / 1e9

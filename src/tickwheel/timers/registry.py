@@ -11,7 +11,7 @@ A handle goes round between four places, and each step is taken under the lock:
               collect             begin                end_run
     wheel ------------> due_ring --------> running_ring --------> wheel        periodic
       ^                    |       \-----> over                                the last run
-      +------- touch ------+               over                                cancel, from any of them
+      +-- touch, put_off --+               over                                cancel, from any of them
 
 So a periodic timer that waits for an executor, or still runs, is not collected again: it cannot pile up, and does
 not run beside itself. The periods that pass meanwhile are counted in `missed`.
@@ -121,9 +121,13 @@ class TimerRegistry(TimerOwner):
         replaced: TimerHandle | None = None
         interrupt: BaseException | None = None
         with self.lock:
-            self._check_room()
+            self._check_running()
             if details is not None:
                 replaced = self._find_replaced(handle, replace)
+            if replaced is None:
+                self._check_room()  # now: the code of a key may have done anything
+            else:
+                self._check_running()
             self._enter(handle, deadline_ns)
             if replaced is not None:  # last, when nothing can refuse the new one any more
                 interrupt = self._withdraw(replaced)
@@ -141,10 +145,21 @@ class TimerRegistry(TimerOwner):
             self._withdraw(handle)
             raise
 
-    def _check_room(self) -> None:
+    def count(self) -> int:
+        """Return how many timers are not over, which `close` would hand back: pending, due, or running and periodic."""
+        with self.lock:
+            return self._count()
+
+    def _count(self) -> int:
+        return self.wheel.__len__() + self.due_ring.count + self.running_ring.count
+
+    def _check_running(self) -> None:
         if self.stopped:
             raise TimersStopped
-        if self.wheel.__len__() >= self._pending_max:
+
+    def _check_room(self) -> None:
+        self._check_running()
+        if self._count() >= self._pending_max:
             raise TooManyTimers(self._pending_max)
 
     def _place(self, handle: TimerHandle, deadline_ns: int) -> None:
@@ -344,6 +359,24 @@ class TimerRegistry(TimerOwner):
                 return False
             callback, args = self._begin(handle, now_ns)
         self._run(handle, callback, args, call)
+        return True
+
+    def put_off(self, handle: TimerHandle, wait_ns: int) -> bool:
+        """Have a due handle collected again after a while; False if it was run or taken out meanwhile.
+
+        It keeps its deadline: it is late, and has not run.
+        """
+        now_ns = self.time.now_ns()
+        with self.lock:
+            if handle.slot is not self.due_ring:
+                return False
+            deadline_ns = handle._deadline_ns
+            self.due_ring.unlink(handle)
+            handle.lie_in(FIRED)
+            try:
+                self._place(handle, now_ns + wait_ns)
+            finally:
+                handle._deadline_ns = deadline_ns
         return True
 
     def _run(self, handle: TimerHandle, callback: Callback, args: tuple[Any, ...], call: Call) -> None:

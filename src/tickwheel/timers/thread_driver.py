@@ -15,7 +15,7 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from functools import partial
 from typing import Final, Self, Unpack
@@ -34,6 +34,8 @@ __all__ = ["Timers", "default_timers"]
 WAIT_SECONDS_MAX: Final = 86_400.0
 
 STOP_SECONDS_MAX: Final = 5.0  # how long stop() waits for a callback that is still running
+
+RETRY_NS: Final = 10**9  # until an executor is asked again to run what it refused
 
 ERROR_PAUSE_SECONDS: Final = 0.1  # between two attempts of the thread, if every one of them fails
 
@@ -98,6 +100,8 @@ class Timers(AbstractTimers):
     def _join_thread(self, seconds: float) -> None:
         """Wait for a callback that runs on the thread."""
         thread = self._thread
+        if self._registry.lock._is_owned():
+            return  # stopped by the code of a key, under the lock that the thread needs to end
         if thread is not None and thread is not threading.current_thread():
             thread.join(seconds)
             if thread.is_alive():
@@ -159,33 +163,30 @@ class Timers(AbstractTimers):
             if self._forked:
                 check_threads(executor)
             executor.submit(self._run_submitted, handle).add_done_callback(partial(self._settle, handle))
-            self._refused.clear()
         except BaseException as error:  # noqa: BLE001 - it was shut down, cannot start a thread, or was left behind
-            self._fail(handle, error, tell=handle not in self._refused)
-            if not handle.done:
-                self._refused.add(handle)
+            self._put_off(handle, error)
 
     def _run_submitted(self, handle: TimerHandle) -> None:
         self._submitted.discard(handle)  # first: what becomes due from now on is submitted again
+        self._refused.clear()
         self._registry.run(handle, self._call_back)
 
     def _settle(self, handle: TimerHandle, future: "Future[None]") -> None:
         """Report a callback that the executor gave up without running it."""
         error = CancelledError() if future.cancelled() else future.exception()
         if error is not None:
-            self._fail(handle, error)
+            self._put_off(handle, error)
 
-    def _fail(self, handle: TimerHandle, error: BaseException, *, tell: bool = True) -> None:
-        """Report a run that could not be made, in place of it."""
-
-        def report(handle: TimerHandle, callback: Callable[..., object], _: object) -> bool:
-            handle._entered = True
-            if tell:
-                self._report(handle, (callback, handle.key), error)
-            return False
-
+    def _put_off(self, handle: TimerHandle, error: BaseException) -> None:
+        """Try a run again later that the executor did not make, and tell so the first time."""
         self._submitted.discard(handle)
-        self._registry.run(handle, report)
+        named = handle.callback, handle.key
+        wait_ns = int(RETRY_NS * self.speed)
+        if handle.times != 1:
+            wait_ns = min(wait_ns, handle._delay_ns)  # a periodic timer is tried no less often than it would run
+        if self._registry.put_off(handle, wait_ns) and handle not in self._refused and not exiting():
+            self._refused.add(handle)
+            self._report(handle, named, error, "the executor did not run timer callback %s; it is tried again")
 
     # -- a forked child has the timers but not the thread
 
@@ -198,6 +199,11 @@ class Timers(AbstractTimers):
         self._registry.awaited = TICK_MAX
         self._condition = threading.Condition(self._registry.lock)
         self._thread = None
+
+
+def exiting() -> bool:
+    """Tell whether the interpreter ends: it shuts executors down before our threads."""
+    return bool(getattr(threading, "_SHUTTING_DOWN", False)) or not threading.main_thread().is_alive()
 
 
 def check_threads(executor: Executor) -> None:

@@ -16,12 +16,14 @@ on a wheel that is attached to it and for which the loop holds one call.
 
 from asyncio import CancelledError, Handle, current_task, get_running_loop
 from collections.abc import Coroutine, Generator
+from math import isnan
 from types import TracebackType
 from typing import Any, Final, Self
 
 from mypy_extensions import i64
 
 from tickwheel.durations import Duration
+from tickwheel.errors import InvalidDuration
 from tickwheel.timers.loop_timers import LoopTimer, LoopWheel, loop_wheel, to_seconds
 from tickwheel.wheels.timer import FIRED
 
@@ -59,6 +61,8 @@ class Timeout(LoopTimer):
     __slots__ = ("_cancelling", "_limited", "_overdue", "_soon", "_state", "_task")
 
     def __init__(self, when: float | None, wheel: LoopWheel | None = None, delay: float = 0.0) -> None:
+        if when is not None and isnan(when):
+            raise InvalidDuration(when, "must be a number")
         if wheel is None:
             wheel = loop_wheel(_running_loop())
             delay = 0.0 if when is None else when - wheel.time()
@@ -84,6 +88,8 @@ class Timeout(LoopTimer):
             raise RuntimeError("Timeout has not been entered")
         if self._state != ENTERED:
             raise RuntimeError(f"Cannot change state of {STATES[self._state]} Timeout")
+        if when is not None and isnan(when):
+            raise InvalidDuration(when, "must be a number")
         self._halt()
         self._limited = when is not None
         if when is not None:

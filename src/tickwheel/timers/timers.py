@@ -18,11 +18,19 @@ from weakref import WeakSet, ref
 
 from tickwheel.clock import Clock
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import CoroutineNotAwaited, InvalidOption, InvalidSchedule, NotCopyable, UnknownOption, shown
+from tickwheel.errors import (
+    CoroutineNotAwaited,
+    InvalidOption,
+    InvalidSchedule,
+    NotCopyable,
+    TimersStopped,
+    UnknownOption,
+    shown,
+)
 from tickwheel.timers.handle import Details, PendingTimer, TimerHandle, describe
 from tickwheel.timers.registry import TimerRegistry
 from tickwheel.timers.scaled_clock import ScaledClock
-from tickwheel.timers.timers_core import TimersCore
+from tickwheel.timers.timers_core import TimersCore, check_replace
 from tickwheel.wheels import BINARY, Geometry, Stats
 
 __all__ = ["AbstractTimers", "Named", "Options"]
@@ -120,7 +128,7 @@ class AbstractTimers(TimersCore, ABC):
             first_ns += self._rng.randrange(jitter_ns + 1)
         details = Details(key, group, times, mode == "delay")
         handle = TimerHandle(self._registry, job, job_args, interval_ns, details)
-        self._registry.enter(handle, first_ns, replace)
+        self._registry.enter(handle, first_ns, check_replace(replace))
         return handle
 
     # -- cancelling many, asking
@@ -134,7 +142,7 @@ class AbstractTimers(TimersCore, ABC):
         return self._registry.find_key(key)
 
     def __len__(self) -> int:
-        return len(self._registry.wheel)
+        return self._registry.count()
 
     def __bool__(self) -> bool:
         return True  # also while nothing is pending
@@ -223,12 +231,14 @@ class AbstractTimers(TimersCore, ABC):
             raise CoroutineNotAwaited(describe(*named))
         return False
 
-    def _report(self, handle: TimerHandle, named: Named, error: BaseException) -> None:
+    def _report(
+        self, handle: TimerHandle, named: Named, error: BaseException, message: str = "timer callback %s raised"
+    ) -> None:
         """Log what a callback raised, or hand it to `on_error`; raise again what is meant for the caller."""
         if not self._contains(error):
             raise error
         if self._on_error is None:
-            log.error("timer callback %s raised", describe(*named), exc_info=error)
+            log.error(message, describe(*named), exc_info=error)
             return
         try:
             self._on_error(handle, error)
@@ -260,6 +270,8 @@ class AbstractTimers(TimersCore, ABC):
             self._registry.close()
 
     def __enter__(self) -> Self:
+        if self._registry.stopped:
+            raise TimersStopped
         return self
 
     def __exit__(self, *_: object) -> None:

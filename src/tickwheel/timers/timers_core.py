@@ -8,11 +8,11 @@ from typing import Any
 from mypy_extensions import mypyc_attr
 
 from tickwheel.durations import to_ns
-from tickwheel.errors import MissingCallback
+from tickwheel.errors import InvalidOption, MissingCallback
 from tickwheel.timers.handle import TimerHandle
 from tickwheel.timers.registry import TimerRegistry
 
-__all__ = ["TimersCore"]
+__all__ = ["TimersCore", "check_replace"]
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -30,12 +30,13 @@ class TimersCore:
         *args: Any,
         key: Any = None,
         group: Any = None,
-        replace: bool = False,
+        replace: Any = False,
     ) -> TimerHandle:
         """Run a callback once, after a delay. Without a callback, run the default `job` with the key."""
+        replaces = check_replace(replace)
         if callback is None:
-            return self._registry.start(self._default_job(args), (key,), delay, key, group, replace)
-        return self._registry.start(callback, args, delay, key, group, replace)
+            return self._registry.start(self._default_job(args), (key,), delay, key, group, replaces)
+        return self._registry.start(callback, args, delay, key, group, replaces)
 
     def _default_job(self, args: tuple[Any, ...]) -> Any:
         if self._job is None or args:
@@ -52,3 +53,12 @@ class TimersCore:
         A timer that is due and has not begun runs once, at the new deadline.
         """
         return self._registry.touch(handle_or_key, None if delay is None else to_ns(delay))
+
+
+def check_replace(given: Any) -> bool:
+    """Return whether a timer replaces another; refuse what is no bool, interpreted as well as compiled."""
+    if given is False:
+        return False
+    if given is not True:
+        raise InvalidOption("replace", given, "True or False")
+    return True

@@ -23,7 +23,7 @@ async def sleep(delay: Duration, result: T | None = None) -> T | None:
     """Wait for a duration, and return the result."""
     seconds = to_seconds(delay)
     if not seconds > 0:
-        return await sleep_standard(seconds, result)  # lets the others have their turn; it refuses NaN
+        return await sleep_standard(seconds, result)  # lets the others have their turn
     loop = asyncio.get_running_loop()
     wheel = loop_wheel(loop)
     future: asyncio.Future[T | None] = loop.create_future()

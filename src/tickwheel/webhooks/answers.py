@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Final
 
-from tickwheel.errors import GiveUp, TryLater, WebhookFailed
+from tickwheel.errors import Fail, RetryAfter, WebhookFailed
 
 __all__ = ["judge", "wait_ms"]
 
@@ -27,10 +27,10 @@ def judge(where: str, status: int, retry_after: str | None, now_ms: int) -> None
     if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
         return
     if status == HTTPStatus.GONE:
-        raise GiveUp(f"{where} answered 410: it wants no more of these")
+        raise Fail(f"{where} answered 410: it wants no more of these")
     asked_ms = None if retry_after is None else wait_ms(retry_after, now_ms)
     if asked_ms is not None:
-        raise TryLater(f"{where} answered {status}", asked_ms)
+        raise RetryAfter(asked_ms / 1000, f"{where} answered {status}")
     moved = "; redirects are not followed, give the new URL" if HTTPStatus(300) <= status < HTTPStatus(400) else ""
     raise WebhookFailed(f"{where} answered {status}{moved}")
 

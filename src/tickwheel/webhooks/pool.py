@@ -51,7 +51,7 @@ class Pool:
             if connection.is_idle() and not connection.is_closed():
                 self._places[connection] = place
                 self._idle.setdefault(place, OrderedDict())[connection] = None
-                await self._let_go()
+                await self._release()
             else:
                 await connection.aclose()
 
@@ -65,7 +65,7 @@ class Pool:
             await connection.aclose()
         return None
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         """Close those that are too old, or too many."""
         while self._places:
             oldest = next(iter(self._places))

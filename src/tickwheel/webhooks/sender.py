@@ -25,7 +25,7 @@ import msgspec
 
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.errors import InvalidTask, WebhookFailed
-from tickwheel.tasks.delivery import SENT_AGAIN, WEBHOOK, WEBHOOK_TIMEOUT_MS
+from tickwheel.tasks.destinations import SENT_AGAIN, WEBHOOK, WEBHOOK_TIMEOUT_MS
 from tickwheel.tasks.record import Task
 from tickwheel.tasks.registry import Handler
 from tickwheel.webhooks.addresses import Guard

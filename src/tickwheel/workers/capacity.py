@@ -61,33 +61,50 @@ class Capacity:
         self,
         registry: Registry,
         pools: Mapping[PoolName, int],
-        room_of: Callable[[Handler], int],
+        free: Mapping[PoolName, int],
+        room_of: Callable[[Handler], tuple[int, int]],
         claimed: Mapping[str, int],
     ) -> None:
         self._registry = registry
         self._pools = dict(pools)
-        self._room_of = room_of
+        self._free = dict(free)  # workers that have nothing to do, and that nothing waits for
+        self._room_of = room_of  # of a limited handler: now, and also in a moment
         self._claimed = claimed  # by handler: tasks that wait for their moment
-        self._limits: dict[str, int] = {}
+        self._limits: dict[str, tuple[int, int]] = {}
         for name, tasks in claimed.items():
             pool = registry.find(name).runs_in if name in registry else None
             if pool in self._pools:
                 self._pools[pool] -= tasks
+                self._free[pool] -= tasks
 
     def admits(self, name: str) -> bool:
-        """Tell whether a handler could begin one more task, and count it; one that is not known here, always."""
+        """Tell whether a handler could begin one more task now or in a moment, and count it.
+
+        One that is not known here cannot; of one that the store does not tell, it is found out when it begins.
+        """
         if name not in self._registry:
-            return True  # what is wrong is told when it is begun
-        handler = self._registry.find(name)
-        if self._pools.get(handler.runs_in, 1) <= 0:
+            return not name
+        return self._admit(self._registry.find(name), at_once=False)
+
+    def admits_at_once(self, name: str) -> bool:
+        """Tell whether there is a worker for one more task of a handler right now, and count it."""
+        return name in self._registry and self._admit(self._registry.find(name), at_once=True)
+
+    def _admit(self, handler: Handler, *, at_once: bool) -> bool:
+        pool = handler.runs_in
+        if self._pools.get(pool, 1) <= 0 or (at_once and self._free.get(pool, 1) <= 0):
             return False
         if handler.concurrency is not None:
-            left = self._limits.get(name)
-            if left is None:
-                left = self._room_of(handler) - self._claimed.get(name, 0)
-            if left <= 0:
+            now, soon = self._limits.get(handler.name) or self._rooms_of(handler)
+            if soon <= 0 or (at_once and now <= 0):
                 return False
-            self._limits[name] = left - 1
-        if handler.runs_in in self._pools:
-            self._pools[handler.runs_in] -= 1
+            self._limits[handler.name] = now - 1, soon - 1
+        if pool in self._pools:
+            self._pools[pool] -= 1
+            self._free[pool] -= 1
         return True
+
+    def _rooms_of(self, handler: Handler) -> tuple[int, int]:
+        now, soon = self._room_of(handler)
+        claimed = self._claimed.get(handler.name, 0)
+        return now - claimed, soon - claimed

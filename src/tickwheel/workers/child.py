@@ -1,21 +1,41 @@
 """The inside of a worker process: it takes calls from a pipe, one at a time, until the pipe is closed.
 
+    parent  --call-->  import the function, read the arguments
+            <-ready--
+            ---go--->  call the function                  or `stay`: the run may not begin any more
+            <-answer-
+
 Functions come as module and qualified name, everything else pickled. Results go back as JSON; an exception goes back
 as itself if it can be pickled, and as its words if it cannot, with its trace as text in either case.
+
+It ends with its parent, in the middle of a run as well: another node takes over what the parent ran, and must not find
+it still running. On Linux the kernel sends a signal; elsewhere, and besides, a thread sees the pipe end.
 """
 
+import ctypes
+import os
 import pickle
+import select
 import signal
+import sys
+import time
 import traceback
 from functools import reduce
 from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from threading import Thread
+from typing import Any, Final, NamedTuple
 
 from tickwheel.errors import rebuild
 from tickwheel.workers.results import encode, passable
 
-__all__ = ["Answer", "Call", "serve"]
+__all__ = ["GO", "READY", "STAY", "Answer", "Call", "serve"]
+
+READY: Final = b""  # an answer is never empty
+GO: Final = b"go"
+STAY: Final = b"stay"
+PR_SET_PDEATHSIG: Final = 1  # from linux/prctl.h
+ORPHANED_S: Final = 0.02  # between two looks whether the parent is gone, once the pipe has ended
 
 
 class Call(NamedTuple):
@@ -35,10 +55,13 @@ class Answer(NamedTuple):
     error: bytes | None = None  # pickled, if it can be
     words: str = ""  # the error in words
     trace: str = ""
+    raised: bool = True  # by the function, or where it is; otherwise its result cannot be kept
 
 
-def serve(pipe: "Connection[bytes, bytes]") -> None:
+def serve(pipe: "Connection[bytes, bytes]", parent: int) -> None:
     """Answer calls until nobody is there to make them."""
+    if sys.platform != "win32":
+        end_with_parent(pipe.fileno(), parent)
     # Ctrl-C in a terminal reaches every process of the program; what becomes of runs is for the parent to decide.
     # A function, for to ignore a signal would be passed on to programs that a handler starts.
     signal.signal(signal.SIGINT, lambda *_: None)
@@ -47,24 +70,65 @@ def serve(pipe: "Connection[bytes, bytes]") -> None:
             request = pipe.recv_bytes()
         except (EOFError, OSError):
             return
-        answer = pickle.dumps(run(request))
         try:
-            pipe.send_bytes(answer)
-        except OSError:
+            answer = run(request, pipe)
+            if answer is not None:
+                pipe.send_bytes(pickle.dumps(answer))
+        except (PipeClosed, OSError):
             return
 
 
-def run(request: bytes) -> Answer:
-    """Make one call, and take whatever comes of it."""
+def end_with_parent(pipe: int, parent: int) -> None:
+    """Have this process killed when its parent ends; its other end of the pipe is in the parent alone."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the signal was asked for
+        os.kill(os.getpid(), signal.SIGKILL)
+    Thread(target=watch_parent, args=(pipe, parent), name="tickwheel-parent", daemon=True).start()
+
+
+def watch_parent(pipe: int, parent: int) -> None:
+    """Wait until the pipe ends, and kill this process if the parent is gone; if it is not, it only closed the pipe."""
+    poll = select.poll()
+    poll.register(pipe, 0)  # which tells of its end, and of nothing else
+    poll.poll()
+    while os.getppid() == parent:
+        time.sleep(ORPHANED_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class PipeClosed(Exception):
+    """Nobody is there any more to say whether a run may begin."""
+
+
+def run(request: bytes, pipe: "Connection[bytes, bytes]") -> Answer | None:
+    """Make one call, and take whatever comes of it; None if it may not begin."""
     handler = task_id = "?"
+    returned = False
     try:
         call: Call = pickle.loads(request)  # noqa: S301 - from our own parent
         handler, task_id = call.handler, call.task_id
         function = reduce(getattr, call.qualname.split("."), import_module(call.module))
-        return Answer(result=encode(handler, task_id, function(**call.arguments)))  # type: ignore[operator]
+        if not may_begin(pipe):
+            return None
+        result = function(**call.arguments)  # type: ignore[operator]
+        returned = True
+        return Answer(result=encode(handler, task_id, result))
+    except PipeClosed:
+        raise
     except BaseException as error:  # noqa: BLE001 - a handler that exits ends its run, not its process
         trace = "".join(traceback.format_exception(error))
-        return Answer(error=carry(passable(handler, task_id, error)), words=describe(error), trace=trace)
+        carried = carry(passable(handler, task_id, error))
+        return Answer(error=carried, words=describe(error), trace=trace, raised=not returned)
+
+
+def may_begin(pipe: "Connection[bytes, bytes]") -> bool:
+    """Say that everything is ready, and ask whether the run may begin."""
+    try:
+        pipe.send_bytes(READY)
+        return pipe.recv_bytes() == GO
+    except (EOFError, OSError) as error:
+        raise PipeClosed from error
 
 
 def carry(error: Exception) -> bytes | None:

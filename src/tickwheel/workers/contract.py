@@ -1,12 +1,13 @@
 """What every pool promises: to begin a run, to ask it to stop, and to say when it is really over.
 
-Two things are kept apart. The *outcome* of a run is what its caller is told, and may come early: a run that is out of
-time has failed, whatever its thread still does. The run is *over* when its function has returned and its place in
-the pool is free again; until then it counts.
+Two things are kept apart. The *outcome* of a run is what its caller is told. The run is *over* when its function has
+returned and its place in the pool is free again; until then it counts. A thread cannot be ended, and its run must not
+be retried beside it: its outcome is told when it is over. An async function that swallows its cancellation is left
+behind after a while.
 
     pool        its runs                     is asked to stop by           is over within
     loop        tasks on the event loop      cancelling the task           patience_s, unless it holds on
-    thread      calls on daemon threads      `context.cancelled`           whenever it looks at that
+    thread      calls on daemon threads      `context.cancelled`           its own return: stuck until then
     process     calls in spawned processes   SIGTERM, then SIGKILL         patience_s
 """
 
@@ -15,27 +16,45 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, NamedTuple, Protocol
 
+from tickwheel.errors import RunNotBegun
 from tickwheel.tasks import Flag, Handler, PoolName, Task
 from tickwheel.timers.loop_timers import Call
 
-__all__ = ["Job", "Outcome", "Pool", "Tell"]
+__all__ = ["Gate", "Job", "Outcome", "Pool", "Tell"]
 
 
 class Outcome(NamedTuple):
-    """What a function came to: what it returned, ready to be kept, or what it raised."""
+    """What a run came to: what its function returned, ready to be kept, or what it raised; or why there is neither."""
 
     value: Any = None
     error: BaseException | None = None
+    raised: bool = False  # by the function, and no word of the workers, whatever its type
 
 
 Tell = Callable[[Task, Outcome], object]
+
+
+class Gate(Protocol):
+    """Decides, at the last moment, whether a run may begin: its caller may have lost the right to it meanwhile."""
+
+    def admit(self) -> bool:
+        """Decide when a worker is free, on the event loop and in the context of the run.
+
+        If it may not begin, nothing more is told of it: what becomes of it is the gate's to say.
+        """
+        ...
+
+    def begin(self) -> bool:
+        """Decide where and when the function is about to be called, on any thread: the last thing before it runs."""
+        ...
 
 
 class Job:
     """A run, from the moment it is taken in until it is over."""
 
     __slots__ = (
-        "alarm", "arguments", "error", "handler", "over", "pool", "stop", "surroundings", "task", "tell",
+        "alarm", "arguments", "began_s", "error", "gate", "handler", "over", "placed_s", "pool", "stop", "surroundings",
+        "task", "tell", "time",
     )  # fmt: skip
 
     def __init__(
@@ -45,6 +64,8 @@ class Job:
         arguments: dict[str, Any],
         stop: Flag,
         tell: Tell,
+        time: Callable[[], float],
+        gate: Gate | None = None,
     ) -> None:
         self.handler = handler
         self.pool: PoolName = handler.runs_in
@@ -52,10 +73,25 @@ class Job:
         self.arguments = arguments
         self.stop = stop  # what `context.cancelled` looks at
         self.tell = tell  # called once, with what it came to
+        self.time = time  # of the event loop; may be read on any thread
+        self.gate = gate
+        self.placed_s = 0.0  # when it was given a worker
+        self.began_s: float | None = None  # when its function was called
         self.surroundings: Context = copy_context()  # the caller's: it is begun from somewhere else
         self.over: Future[Outcome] | None = None  # once it is begun: done when it has given up its place
         self.alarm: Call | None = None  # when it is out of time, or of patience
         self.error: Exception | None = None  # what is told, whatever the function comes to
+
+    def begin(self) -> bool:
+        """Note that the function is about to be called, on this thread; False if it must not be."""
+        if self.stop.is_set() or (self.gate is not None and not self.gate.begin()):
+            return False
+        self.began_s = self.time()
+        return True
+
+    def not_begun(self) -> Outcome:
+        """Return what is told of a run that must not begin any more."""
+        return Outcome(error=RunNotBegun(self.task.id))
 
 
 class Pool(Protocol):

@@ -3,12 +3,9 @@
 import asyncio
 import sys
 from asyncio import Future, Task
-from typing import Any
-
-import msgspec
 
 from tickwheel.workers.contract import Job, Outcome
-from tickwheel.workers.results import encode
+from tickwheel.workers.results import returned
 
 __all__ = ["LoopPool"]
 
@@ -39,10 +36,10 @@ class LoopPool:
 
 async def run(job: Job) -> Outcome:
     """Await the function of a run and take whatever comes: an exit ends the run, not the loop."""
+    if not job.begin():
+        return job.not_begun()
     try:
-        result: Any = await job.handler.function(**job.arguments)
-        if result is not None:
-            result = msgspec.json.decode(encode(job.handler.name, job.task.id, result))
+        result = await job.handler.function(**job.arguments)
     except BaseException as error:  # noqa: BLE001 - as it says
-        return Outcome(error=error)
-    return Outcome(result)
+        return Outcome(error=error, raised=True)
+    return returned(job.handler.name, job.task.id, result)

@@ -5,7 +5,9 @@ is kept for the next. One that dies takes its run with it and nothing else, and 
 
     event loop               thread of the pool                        process
     start(job) ----------->  take an idle process, or spawn one
-                             send the call  ------------------------>  import module, call function
+                             send the call  ------------------------>  import module
+                             may it still begin?  <----- ready ------
+                             then it has begun    ------- go ------->  call function
                              wait for an answer or for its end
     over  <----------------  outcome        <------------------------  result as JSON, or what it raised
     stop(job)  ---- SIGTERM, and SIGKILL if that does not help  ---->  gone
@@ -21,14 +23,16 @@ from collections.abc import Callable
 from functools import partial, reduce
 from multiprocessing import get_context, process
 from multiprocessing.connection import wait
-from threading import Lock
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any
 from weakref import WeakSet
 
 import msgspec
 
 from tickwheel.errors import InvalidArguments, ProcessDied, RunFailed, UnnamedHandler
-from tickwheel.workers.child import Answer, Call, serve
+from tickwheel.workers.child import GO, READY, STAY, Answer, Call, serve
 from tickwheel.workers.contract import Job, Outcome
 from tickwheel.workers.threads import Threads
 
@@ -43,6 +47,41 @@ CHILDREN = Lock()
 SPAWNED: "WeakSet[Child]" = WeakSet()
 
 
+class Spawner:
+    """Starts processes, from one thread that lasts: the kernel ends them with the thread that they were started by."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._thread: Thread | None = None
+        self._wanted: SimpleQueue[tuple[BaseProcess, SimpleQueue[BaseException | None]]] = SimpleQueue()
+
+    def start(self, wanted: BaseProcess) -> None:
+        """Start a process, or raise what keeps it from starting."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = Thread(target=self._serve, name="tickwheel-spawner", daemon=True)
+                self._thread.start()
+        answer: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._wanted.put((wanted, answer))
+        error = answer.get()
+        if error is not None:
+            raise error
+
+    def _serve(self) -> None:
+        while True:
+            wanted, answer = self._wanted.get()
+            try:
+                with CHILDREN:
+                    wanted.start()
+                answer.put(None)
+            except BaseException as error:  # noqa: BLE001 - who wanted it gets it
+                answer.put(error)
+            del wanted, answer
+
+
+SPAWNER = Spawner()
+
+
 class Child:
     """A process, and the pipe to it."""
 
@@ -51,10 +90,9 @@ class Child:
         self._buried = False
         self.pipe, theirs = SPAWN.Pipe()
         # A daemon is ended at the interpreter's exit, instead of waited for.
-        self.process = SPAWN.Process(target=serve, args=(theirs,), name="tickwheel-worker", daemon=True)
+        self.process = SPAWN.Process(target=serve, args=(theirs, os.getpid()), name="tickwheel-worker", daemon=True)
         try:
-            with CHILDREN:
-                self.process.start()
+            SPAWNER.start(self.process)
             SPAWNED.add(self)
         except BaseException:
             self.pipe.close()
@@ -62,15 +100,22 @@ class Child:
         finally:
             theirs.close()  # so that the pipe ends when the process does
 
-    def ask(self, request: bytes) -> bytes | None:
-        """Send a call and wait for its answer; None if the process died before."""
+    def ask(self, request: bytes, may_begin: Callable[[], bool]) -> bytes | None:
+        """Send a call and wait for its answer; `STAY` if it may not begin, None if the process died before."""
         try:
             self.pipe.send_bytes(request)
-            if self.pipe in wait([self.pipe, self.process.sentinel]):
-                return self.pipe.recv_bytes()
+            answer = self._receive()
+            if answer == READY:
+                word = GO if may_begin() else STAY
+                self.pipe.send_bytes(word)
+                answer = self._receive() if word == GO else STAY
         except (EOFError, OSError):
-            pass
-        return None
+            return None
+        return answer
+
+    def _receive(self) -> bytes | None:
+        ready = self.pipe in wait([self.pipe, self.process.sentinel])
+        return self.pipe.recv_bytes() if ready else None
 
     def alive(self) -> bool:
         """Tell whether it may be used again."""
@@ -155,7 +200,7 @@ class ProcessPool:
             begun = not job.stop.is_set()
             if begun:
                 self._serving[job] = child
-        answer = child.ask(request) if begun else None
+        answer = child.ask(request, job.begin) if begun else None
         with self._lock:
             self._serving.pop(job, None)
             keep = (answer is not None or not begun) and not child.doomed and not self._closed
@@ -164,6 +209,8 @@ class ProcessPool:
         exit_code = None if keep else child.bury()
         if not begun:
             return Outcome()  # who stopped it has said why
+        if answer == STAY:
+            return job.not_begun()
         return Outcome(error=death(job, exit_code)) if answer is None else outcome_of(job, answer)
 
     def _take(self) -> Child:
@@ -180,9 +227,11 @@ class ProcessPool:
 
 def _after_fork() -> None:
     """Leave the processes to the parent: a forked child that ends would end all that it takes for its own."""
-    global CHILDREN  # noqa: PLW0603 - a thread of the parent may hold it
+    global CHILDREN, SPAWNER  # noqa: PLW0603 - a thread of the parent may hold it, and the spawner's is the parent's
     CHILDREN = Lock()
+    SPAWNER = Spawner()
     for child in list(SPAWNED):
+        child.pipe.close()  # the processes see the parent's end only when nobody else has its pipe
         process._children.discard(child.process)  # type: ignore[attr-defined] # there is no other way
 
 
@@ -243,7 +292,7 @@ def outcome_of(job: Job, written: bytes) -> Outcome:
     except Exception:  # noqa: BLE001 - it could not be pickled there, or its class is not here
         error = RunFailed(job.handler.name, job.task.id, answer.words)
     error.add_note(f"in another process:\n{answer.trace}")
-    return Outcome(error=error)
+    return Outcome(error=error, raised=answer.raised)
 
 
 def death(job: Job, exit_code: int | None) -> ProcessDied:

@@ -11,9 +11,9 @@ from tickwheel.errors import InvalidResult, ResultTooLarge, RunFailed
 from tickwheel.tasks.fields import json_value
 from tickwheel.workers.contract import Outcome
 
-__all__ = ["RESULT_BYTES_MAX", "encode", "passable", "settle"]
+__all__ = ["RESULT_BYTES_MAX", "encode", "passable", "returned", "settle"]
 
-RESULT_BYTES_MAX = 256 * 1024  # a result is kept with its task, and read with it
+RESULT_BYTES_MAX = 256 * 1024 - len("[,null]")  # a store keeps 256 KiB, of the result and the error as one list
 
 
 def encode(handler: str, task_id: str, result: object) -> bytes:
@@ -34,11 +34,19 @@ def settle(handler: str, task_id: str, call: Callable[[], Any]) -> Outcome:
     """Call a function and take whatever comes: what it returned, as a store would give it back, or what it raised."""
     try:
         result = call()
-        if result is not None:
-            result = msgspec.json.decode(encode(handler, task_id, result))
     except BaseException as error:  # noqa: BLE001 - a handler that exits ends its run, not its thread
+        return Outcome(error=error, raised=True)
+    return returned(handler, task_id, result)
+
+
+def returned(handler: str, task_id: str, result: object) -> Outcome:
+    """Return what a function came to that returned: its result as a store would give it back, if one can keep it."""
+    if result is None:
+        return Outcome()
+    try:
+        return Outcome(msgspec.json.decode(encode(handler, task_id, result)))
+    except BaseException as error:  # noqa: BLE001 - methods of the result take part in it, and may raise anything
         return Outcome(error=error)
-    return Outcome(result)
 
 
 def words_of(error: BaseException) -> str:

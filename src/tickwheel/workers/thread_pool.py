@@ -11,7 +11,7 @@ __all__ = ["ThreadPool"]
 
 
 class ThreadPool:
-    """Runs on threads. A thread cannot be ended from outside: one that does not look at its flag keeps its place."""
+    """Runs on threads. A thread cannot be ended from outside: one that does not look at its flag goes on."""
 
     patience_s = 0.0
 
@@ -30,12 +30,18 @@ class ThreadPool:
     def stop(self, job: Job) -> None:
         """Do nothing more: the flag is up, and it is for the function to look."""
 
+    def replace(self, job: Job) -> bool:
+        """Give the place of a run that does not stop to others; False if too many were given already."""
+        return job.over is not None and self._threads.replace(job.over)
+
     async def close(self) -> None:
         """End the threads that are idle."""
         await self._threads.close()
 
 
 def run(job: Job) -> Outcome:
-    """Call the function of a run, in the surroundings of who asked for it."""
+    """Call the function of a run, in the context of who asked for it."""
+    if not job.begin():
+        return job.not_begun()
     call = partial(job.surroundings.run, job.handler.function, **job.arguments)
     return settle(job.handler.name, job.task.id, call)

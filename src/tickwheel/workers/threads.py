@@ -27,6 +27,7 @@ class Threads:
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
+        self._replaced: set[Future[Outcome]] = set()  # calls that do not return, whose places others have
         self._name = name
         self._busy = 0
         self._threads: set[Thread] = set()
@@ -38,17 +39,23 @@ class Threads:
     @property
     def free(self) -> int:
         """Return how many calls would be begun now."""
-        return self._most - self._busy
+        return self._most + len(self._replaced) - self._busy
 
     def submit(self, call: Call) -> Future[Outcome]:
         """Make a call on a thread; it must not raise."""
-        assert self._busy < self._most
+        assert self.free > 0
         if self._busy == len(self._threads):
             self._grow()
         self._busy += 1
         over: Future[Outcome] = self._loop.create_future()
         self._items.put((self._loop, call, partial(self._deliver, over)))
         return over
+
+    def replace(self, call: Future[Outcome]) -> bool:
+        """Give the place of a call that does not return to others; False if as many as there are places were given."""
+        if len(self._replaced) < self._most:
+            self._replaced.add(call)
+        return call in self._replaced
 
     def _grow(self) -> None:
         if not self._threads:
@@ -60,6 +67,7 @@ class Threads:
 
     def _deliver(self, over: Future[Outcome], outcome: Outcome) -> None:
         self._busy -= 1
+        self._replaced.discard(over)
         if not over.done():  # the loop may be shutting down, and have cancelled it
             over.set_result(outcome)
 

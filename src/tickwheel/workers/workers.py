@@ -5,13 +5,16 @@
     result = await workers.run(handler, task)       # the same, for one who waits
 
 A run waits for its turn, by priority and then first come, until its pool has a place and its handler is below its
-limit. Then it has `timeout_ms`. What it comes to is told once: its result, what it raised, or why it was stopped.
+limit. From the moment its function is called it has `timeout_ms`. What it comes to is told once: its result, what it
+raised, or why it was stopped.
 
     run() --> waits --> runs --------------------------> result, or what the function raised
                 |        |--- cancel(), close(grace) --> RunCancelled, when it is over or out of time
-                |        +--- out of time -------------> RunTimedOut; what does not stop keeps its place until it does
+                |        |--- out of time -------------> RunTimedOut, when it is over; others have the place of a thread
+                |        |                               that does not return, and it is stuck
+                |        +--- its process is not ready, or dies ---> ProcessDied
                 |--- cancel() -------------------------> RunCancelled
-                |--- withdraw() -----------------------> nothing: as if it had never been asked for
+                |--- withdraw(), or its gate says no --> nothing: as if it had never been asked for
                 +--- halt(), close() ------------------> WorkersClosed: it was not begun
 """
 
@@ -21,14 +24,15 @@ import os
 from asyncio import AbstractEventLoop, CancelledError, Future
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from tickwheel.errors import (
     ForeignWorkers,
     InvalidWorkers,
+    ProcessDied,
     RunCancelled,
     RunTimedOut,
-    TaskIsRunning,
+    TaskRunning,
     WorkersClosed,
     WorkersFull,
 )
@@ -37,11 +41,11 @@ from tickwheel.tasks.registry import Registry
 from tickwheel.timers.loop_timers import loop_wheel
 from tickwheel.workers.arguments import fit
 from tickwheel.workers.capacity import Capacity, EndRate, room_ahead
-from tickwheel.workers.contract import Job, Outcome, Pool, Tell
-from tickwheel.workers.line import Line
+from tickwheel.workers.contract import Gate, Job, Outcome, Pool, Tell
 from tickwheel.workers.loop_pool import LoopPool
 from tickwheel.workers.process_pool import ProcessPool, address
 from tickwheel.workers.results import passable
+from tickwheel.workers.run_queue import RunQueue
 from tickwheel.workers.thread_pool import ThreadPool
 
 __all__ = ["Workers"]
@@ -49,6 +53,10 @@ __all__ = ["Workers"]
 THREADS_MAX = 1024  # more wait for the interpreter's lock rather than for anything else
 PROCESSES_MAX = 256  # each is an interpreter of some 20 MB
 QUEUE_MAX = 1_000_000
+START_S_MAX = 30.0  # for a process to start and import what it runs: large packages take 10 s from a cold disk
+BEGIN_CHECK_S = 0.05  # between two looks whether a run has begun that is not out of time before
+LOOP_SLOTS = 16  # runs that the loop begins in a moment; one a slot is lost if the process dies before
+STUCK_AFTER_S = 1.0  # after its timeout, for a thread to look at its flag
 WARN_AFTER_S = 30.0  # a run that was stopped and goes on for so long does not look at its flag
 
 log = logging.getLogger("tickwheel.workers")
@@ -58,7 +66,13 @@ class Workers:
     """Runs handlers for one event loop. All of it is called on that loop."""
 
     def __init__(
-        self, *, threads: int = 8, processes: int = 0, queue_max: int = 1000, warn_after_s: float = WARN_AFTER_S
+        self,
+        *,
+        threads: int = 8,
+        processes: int = 0,
+        queue_max: int = 1000,
+        warn_after_s: float = WARN_AFTER_S,
+        stuck_after_s: float = STUCK_AFTER_S,
     ) -> None:
         for name, value, least, most in (
             ("threads", threads, 0, THREADS_MAX),
@@ -68,14 +82,17 @@ class Workers:
             if not least <= value <= most:
                 raise InvalidWorkers(f"{name} is from {least} to {most:,}, not {value!r}")
         self.on_free: Callable[[], None] | None = None  # called when a run is over, and its place free
+        self.start_s_max = START_S_MAX  # a process that is not ready to run by then is killed
+        self.stuck: set[str] = set()  # tasks whose threads ignore their timeout
         self._queue_max = queue_max
         self._warn_after_s = warn_after_s
+        self._stuck_after_s = stuck_after_s
         self._pools: dict[PoolName, Pool] = {"loop": LoopPool()}
         if threads:
             self._pools["thread"] = ThreadPool(threads)
         if processes:
             self._pools["process"] = ProcessPool(processes)
-        self._lines: dict[PoolName, Line] = {name: Line() for name in self._pools}
+        self._lines: dict[PoolName, RunQueue] = {name: RunQueue() for name in self._pools}
         self._jobs: dict[str, Job] = {}  # whose outcome was not told yet, by task
         self._begun: dict[Job, Future[Outcome]] = {}  # that hold a place in their pool
         self._rates: dict[PoolName | str, EndRate] = {}  # of pools, and of handlers that have a limit
@@ -86,7 +103,10 @@ class Workers:
     @property
     def free(self) -> int:
         """Return how many more runs would be taken now."""
-        return max(0, self._queue_max - len(self._begun) - sum(map(len, self._lines.values())))
+        free = self._queue_max - len(self._begun)
+        for line in self._lines.values():
+            free -= len(line)
+        return max(0, free)
 
     def capacity(self, registry: Registry, claimed: Mapping[str, int]) -> Capacity:
         """Return what could begin now or in a moment, besides tasks that are claimed already, counted by handler."""
@@ -96,15 +116,30 @@ class Workers:
             rate = self._rates.get(name)
             return room_ahead(room, 0 if rate is None else rate.expected(now_s))
 
-        def room_of(handler: Handler) -> int:
+        def room_of(handler: Handler) -> tuple[int, int]:
             line = self._lines.get(handler.runs_in)
-            return 1 if line is None else worth_claiming(f"handler {handler.name}", line.room_of(handler))
+            room = 1 if line is None else line.room_of(handler)
+            return room, room if line is None else worth_claiming(f"handler {handler.name}", room)
 
-        pools = {name: worth_claiming(name, pool.free - len(self._lines[name])) for name, pool in self._pools.items()}
-        return Capacity(registry, pools, room_of, claimed)
+        free = {name: pool.free - len(self._lines[name]) for name, pool in self._pools.items()}
+        pools = {name: worth_claiming(name, room) for name, room in free.items()}
+        free["loop"] = LOOP_SLOTS
+        return Capacity(registry, pools, free, room_of, claimed)
 
-    def begin(self, handler: Handler, task: Task, tell: Tell) -> Job:
-        """Run a handler for a task when it is its turn, and tell what it came to; raise if it cannot be taken in."""
+    def obstacle(self, handler: Handler) -> Literal["no_capacity", "limit_reached"] | None:
+        """Say what keeps a run of a handler from beginning now; None if nothing does."""
+        line, pool = self._lines.get(handler.runs_in), self._pools.get(handler.runs_in)
+        if line is None or pool is None:
+            return "no_capacity"
+        if handler.concurrency is not None and line.room_of(handler) <= 0:
+            return "limit_reached"
+        return None if self.free and pool.free > len(line) else "no_capacity"
+
+    def begin(self, handler: Handler, task: Task, tell: Tell, gate: Gate | None = None) -> Job:
+        """Run a handler for a task when it is its turn, and tell what it came to; raise if it cannot be taken in.
+
+        A gate is asked before it begins, and may refuse.
+        """
         self._check_home()
         if self._halted:
             raise WorkersClosed
@@ -114,14 +149,17 @@ class Workers:
         if name == "process":
             address(handler.function)
         stop = Flag()
-        job = Job(handler, task, fit(handler, task, stop), stop, tell)
+        job = Job(handler, task, fit(handler, task, stop), stop, tell, asyncio.get_running_loop().time, gate)
         if task.id in self._jobs:
-            raise TaskIsRunning(task.id)
+            raise TaskRunning(task.id)
         if not self.free:
             raise WorkersFull(self._queue_max)
         self._jobs[task.id] = job
-        self._lines[name].add(job)
-        self._fill(name)
+        if self._pools[name].free and self._lines[name].begin(job):
+            self._start(job)
+        else:
+            self._lines[name].add(job)
+            self._fill(name)
         return job
 
     async def run(self, handler: Handler, task: Task) -> Any:
@@ -134,7 +172,7 @@ class Workers:
 
         job = self.begin(handler, task, tell)
         try:
-            value, error = await told
+            value, error, _ = await told
         except CancelledError:
             self._stop(job, RunCancelled(task.id))
             await self._unwind(job)
@@ -192,51 +230,102 @@ class Workers:
         """Begin what a pool has places for."""
         pool, line = self._pools[name], self._lines[name]
         while pool.free and (job := line.next()) is not None:
-            try:
-                job.over = pool.start(job)
-            except Exception as error:  # noqa: BLE001 - the system has no more threads: this run fails, no other
-                line.done(job)
-                job.error = error
-                self._give_up(job)
-            else:
-                self._begun[job] = job.over
-                job.over.add_done_callback(partial(self._end, job))
-                job.alarm = loop_wheel(asyncio.get_running_loop()).call_later(
-                    job.task.timeout_ms / 1000, self._run_out, (job,), None
-                )
+            self._start(job)
+
+    def _start(self, job: Job) -> None:
+        """Begin a run that is counted as running, if its gate lets it."""
+        if job.gate is not None and not job.surroundings.run(job.gate.admit):
+            self._lines[job.pool].done(job)
+            self._jobs.pop(job.task.id, None)
+            return
+        job.placed_s = job.time()
+        try:
+            job.over = self._pools[job.pool].start(job)
+        except Exception as error:  # noqa: BLE001 - the system has no more threads: this run fails, no other
+            self._lines[job.pool].done(job)
+            job.error = error
+            self._give_up(job)
+        else:
+            self._begun[job] = job.over
+            job.over.add_done_callback(partial(self._end, job))
+            wait_s = min(job.task.timeout_ms / 1000, self.start_s_max)
+            job.alarm = loop_wheel(asyncio.get_running_loop()).call_later(wait_s, self._run_out, (job,), None)
 
     def _end(self, job: Job, over: Future[Outcome]) -> None:
         """Give the place of a run to the next, and tell what it came to."""
         del self._begun[job]
+        self.stuck.discard(job.task.id)
         self._lines[job.pool].done(job)
         self._count_end(job)
-        # A task that is cancelled before its first step has run nothing, not even what catches that.
-        value, error = Outcome(error=CancelledError()) if over.cancelled() else over.result()
-        if job.error is not None:
-            error = job.error
+        if over.cancelled():  # before its first step, it has run nothing, not even what catches that
+            outcome = job.not_begun() if job.began_s is None else Outcome(error=CancelledError())
+        else:
+            outcome = over.result()
+        value, error, raised = outcome
+        if job.error is not None and not (error is None and job.began_s is not None and _was_cancelled(job.error)):
+            error, raised = job.error, False
         elif error is not None:
             error = passable(job.handler.name, job.task.id, error)
-        self._tell(job, Outcome(value, error))
-        self._fill(job.pool)
+        self._tell(job, Outcome(value, error, raised))
+        if self._lines[job.pool]:
+            self._fill(job.pool)
         if self.on_free is not None:
             self.on_free()
 
     def _count_end(self, job: Job) -> None:
         now_s = asyncio.get_running_loop().time()
-        self._rates.setdefault(job.pool, EndRate()).add(now_s)
+        self._rate_of(job.pool).add(now_s)
         if job.handler.concurrency is not None:
-            self._rates.setdefault(f"handler {job.handler.name}", EndRate()).add(now_s)
+            self._rate_of(f"handler {job.handler.name}").add(now_s)
+
+    def _rate_of(self, name: str) -> EndRate:
+        rate = self._rates.get(name)
+        if rate is None:
+            rate = self._rates[name] = EndRate()
+        return rate
 
     def _run_out(self, job: Job) -> None:
         """Stop a run that is out of time; what cannot be made to end is left behind."""
         if job.over is None or job.over.done():
             return  # it made it
-        self._stop(job, RunTimedOut(job.task.id, job.task.timeout_ms / 1000))
-        patience_s = self._pools[job.pool].patience_s
-        if patience_s:
-            job.alarm = loop_wheel(asyncio.get_running_loop()).call_later(patience_s, self._give_up, (job,), None)
-        else:
-            self._give_up(job)
+        pool = self._pools[job.pool]
+        error: Exception
+        if job.began_s is not None:
+            left_s = job.began_s + job.task.timeout_ms / 1000 - job.time()
+            error = RunTimedOut(job.task.id, job.task.timeout_ms / 1000)
+        else:  # its time counts from when it begins: a process has to start first
+            left_s = BEGIN_CHECK_S
+            if isinstance(pool, ProcessPool):
+                left_s = min(left_s, job.placed_s + self.start_s_max - job.time())
+            error = ProcessDied(job.handler.name, job.task.id, None, not_ready_s=self.start_s_max)
+        if left_s > 0:
+            job.alarm = loop_wheel(asyncio.get_running_loop()).call_later(left_s, self._run_out, (job,), None)
+            return
+        self._stop(job, error)
+        wait_s, then = (
+            (self._stuck_after_s, self._note_stuck)
+            if isinstance(pool, ThreadPool)
+            else (pool.patience_s, self._give_up)
+        )
+        job.alarm = loop_wheel(asyncio.get_running_loop()).call_later(wait_s, then, (job,), None)
+
+    def _note_stuck(self, job: Job) -> None:
+        """Let others have the place of a thread that ignores its timeout."""
+        pool = self._pools[job.pool]
+        if job.over is None or job.over.done() or not isinstance(pool, ThreadPool):
+            return
+        self.stuck.add(job.task.id)
+        log.warning(
+            "handler %r of task %r ignores its timeout of %g s: the task is stuck until the thread returns, and is not "
+            "retried before; %s; let the handler look at context.cancelled",
+            job.handler.name,
+            job.task.id,
+            job.task.timeout_ms / 1000,
+            "another thread takes its place" if pool.replace(job) else "too many threads are stuck to replace this one",
+        )
+        self._fill(job.pool)
+        if self.on_free is not None:
+            self.on_free()
 
     def _stop(self, job: Job, error: Exception) -> None:
         """Ask a run to stop, and decide what will be told of it; who asks first is right."""
@@ -298,3 +387,8 @@ class Workers:
         for pool in self._pools.values():
             await pool.close()
         return sorted(job.task.id for job in late)
+
+
+def _was_cancelled(error: Exception) -> bool:
+    """Tell whether a run was asked to stop for its own sake: what returns all the same has done its work."""
+    return isinstance(error, RunCancelled) and not error.closing

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import GiveUp, InvalidSchedule, MissingRule, TaskIsRunning, UnknownWorkItem
+from tickwheel.errors import Fail, InvalidSchedule, MissingRule, TaskRunning, UnknownWorkItem
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.tasks import RetryPolicy, Task, TaskContext
 from tickwheel.workflow.contract import WorkflowEngine, WorkItem
@@ -121,7 +121,7 @@ class TimeoutMonitor:
             return await self._scheduler.add(
                 name, {"older_than_ms": older_than_ms}, cron=cron, tz=tz, id=name, on_conflict="replace"
             )
-        except TaskIsRunning:  # it goes on as it was said before
+        except TaskRunning:  # it goes on as it was said before
             return await self._scheduler.get(name)
 
     # -- parts
@@ -176,7 +176,7 @@ class TimeoutMonitor:
             return "over"
         rule = self.rule_of(work)
         if rule is None:
-            raise GiveUp(f"work item {item!r} is at node {work.node!r}, which has no TimeoutRule any more")
+            raise Fail(f"work item {item!r} is at node {work.node!r}, which has no TimeoutRule any more")
         return rule.action if await self._apply(rule, item, context.occurrence_id) else "done before"
 
     async def _apply(self, rule: TimeoutRule, item: str, key: str) -> bool:

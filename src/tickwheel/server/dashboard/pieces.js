@@ -10,6 +10,11 @@ export function statusOf(status) {
   return h("span", { class: `status ${STATUSES.includes(status) ? status : ""}` }, word("status", status));
 }
 
+// What a task is shown as: one that waits and is paused is "paused".
+export function shownStatus(task) {
+  return task.paused && task.status === "pending" ? "paused" : task.status;
+}
+
 export function tagsOf(tags) {
   return tags.map((tag) => h("span", { class: "tag" }, tag));
 }
@@ -25,6 +30,11 @@ export function troubleOf(problem, again = null) {
     h("p", {}, wordsFor(problem)),
     again && h("button", { type: "button", on: { click: again } }, t("again")),
   );
+}
+
+// Whether there may be another occurrence after the present one.
+export function isRecurring(task) {
+  return task.trigger.type !== "once";
 }
 
 // When a task runs, in words.

@@ -4,11 +4,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Final
 
 from tickwheel.errors import UnknownTask
-from tickwheel.stores import steps
+from tickwheel.stores.contract import Rest
 from tickwheel.stores.etcd.keys import after
 from tickwheel.stores.etcd.records import Kept, Write, place_of
 from tickwheel.stores.etcd.requests import ask_all, delete, transaction
 from tickwheel.stores.etcd.writing import Ground, Plan
+from tickwheel.tasks import transitions
 from tickwheel.tasks.record import ENDED, Status, Task
 
 __all__ = ["amend", "change_each", "purge", "remove"]
@@ -43,7 +44,7 @@ async def amend(ground: Ground, tasks: Sequence[Task]) -> list[Task]:
         for task in tasks:
             if task.id not in now:
                 raise UnknownTask(task.id)
-            now[task.id] = steps.amend(now[task.id], task)
+            now[task.id] = transitions.update(now[task.id], task)
             answers.append(now[task.id])
         return Plan(answer=answers, writes=_changes(there, now))
 
@@ -75,7 +76,7 @@ def _removal(kept: Kept) -> Write:
     return Write(before=kept, after=None, number=kept.number)
 
 
-async def purge(ground: Ground, before: int) -> int:
+async def purge(ground: Ground, before: int, rest: Rest | None = None) -> int:
     """Delete what was over before a moment, some at a time; return how many tasks."""
     purged = 0
     for status in sorted(ENDED):
@@ -84,10 +85,14 @@ async def purge(ground: Ground, before: int) -> int:
             past = [task_id for finished_at, task_id in places if finished_at < before]
             for some in _parts(past, PURGE_TASKS):
                 purged += await _purge_tasks(ground, some, before)
+                if rest is not None:
+                    await rest()
     async for pairs in _walk(ground, ground.keys.runs, only="keys"):
         past_runs = [pair.key for pair in pairs if ground.keys.finished_at(pair.key) < before]
         for runs in _parts(past_runs, PURGE_TASKS):
             await ground.members.write_again(transaction([], [delete(key) for key in runs]))
+            if rest is not None:
+                await rest()
     return purged
 
 

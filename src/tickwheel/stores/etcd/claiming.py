@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from tickwheel.errors import StoreUnavailable
-from tickwheel.stores import steps
 from tickwheel.stores.contract import Finish, Lease
 from tickwheel.stores.etcd.groups import Groups
 from tickwheel.stores.etcd.members import abreast
@@ -24,6 +23,7 @@ from tickwheel.stores.etcd.records import Kept, Write, claims
 from tickwheel.stores.etcd.requests import BYTES_MAX, COMPARED_MAX, Operation, delete, holds, put, transaction
 from tickwheel.stores.etcd.tenure import Tenure
 from tickwheel.stores.etcd.writing import Ground
+from tickwheel.tasks import transitions
 from tickwheel.tasks.record import Status, Task
 
 __all__ = ["Claims"]
@@ -68,9 +68,9 @@ class Claims:
             good, there = await asyncio.gather(held(self._ground, self._tenure, leases), self._ground.load(left))
             owned = {lease.partition: lease for lease in good}
             wanted = [
-                self._fenced(owned[kept.task.partition], kept, steps.claim(kept.task, until))
+                self._fenced(owned[kept.task.partition], kept, transitions.claim(kept.task, until))
                 for kept in there.values()
-                if kept.task.status is Status.PENDING and kept.task.run_at <= until and kept.task.partition in owned
+                if transitions.may_claim(kept.task, until) and kept.task.partition in owned
             ]
             done, left = await self._write(wanted)
             for kept in done:
@@ -94,7 +94,7 @@ class Claims:
                 chosen = self._finishable(finishes, places, there.get(task_id), good)
                 if chosen is not None:
                     each, kept = finishes[chosen], there[task_id]
-                    wanted.append(self._fenced(each.lease, kept, steps.finish(kept.task, each.task, now), each))
+                    wanted.append(self._fenced(each.lease, kept, transitions.finish(kept.task, each.task, now), each))
                     numbers[task_id] = chosen
                 elif task_id not in there or there[task_id].task.status is not Status.RUNNING:
                     self._groups.end(task_id)  # by an earlier call, whose answer was lost
@@ -117,7 +117,7 @@ class Claims:
         """Return which of the finishes of one task is to be taken; there is one at most."""
         for number in places:
             each = finishes[number]
-            if kept is None or not steps.may_finish(kept.task, each):
+            if kept is None or not transitions.may_finish(kept.task, each.task, each.lease.partition):
                 continue
             if good is None or token_of(each.lease) in good:
                 return number

@@ -1,4 +1,4 @@
-"""Hints between processes, by watching: where something changed, never what.
+"""Notifications between processes, by watching: where something changed, never what.
 
 Every change that concerns owners writes into one key where it was, in the same transaction; and when a lease ends, or
 is given back, the key of the owner goes away. Both are watched. Where the watch is lost it is begun again, after longer
@@ -15,7 +15,7 @@ from tickwheel.errors import StoreError
 from tickwheel.stores.etcd.batches import EVERYWHERE
 from tickwheel.stores.etcd.keys import Keys, after
 from tickwheel.stores.etcd.writing import Ground
-from tickwheel.stores.hints import Hints, Watch
+from tickwheel.stores.notifications import News, Notifications, Watch
 
 __all__ = ["Wire"]
 
@@ -31,7 +31,7 @@ class Wire:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._everywhere = set(range(ground.partitions))
-        self._hints = Hints()
+        self._hints = Notifications()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -63,7 +63,7 @@ class Wire:
                     [(keys.news, b""), (keys.owners, after(keys.owners))],
                 ):
                     pause_s = PAUSE_S
-                    self._hints.tell(self._heard(keys, events) if events else self._everywhere)
+                    self._hints.tell(News.unknown(self._heard(keys, events) if events else self._everywhere))
             except StoreError as error:
                 log.info("hints: %s; trying again in %g s", error, pause_s)
             await asyncio.sleep(pause_s)

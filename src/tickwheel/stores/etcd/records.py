@@ -11,16 +11,15 @@ from typing import Any
 import msgspec
 
 from tickwheel.errors import StoreError
-from tickwheel.stores import bounds
+from tickwheel.stores import validation
 from tickwheel.stores.contract import Due
 from tickwheel.stores.etcd.keys import Keys, spelled
 from tickwheel.stores.etcd.requests import Comparison, Operation, delete, delete_all, put, stands
-from tickwheel.tasks.delivery import handler_of
+from tickwheel.tasks.destinations import handler_for_queue
 from tickwheel.tasks.record import Run, Status, Task
 
 __all__ = ["Kept", "Write", "arrival_of", "claims", "claims_of", "due_of", "kept_of", "place_of", "run_of"]
 
-_decode_task = msgspec.json.Decoder(Task).decode
 _decode_run = msgspec.json.Decoder(Run).decode
 _decode_due = msgspec.json.Decoder(tuple[int, int, str | None, int]).decode
 _decode_claims = msgspec.json.Decoder(list[tuple[int, str]]).decode
@@ -65,7 +64,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         given = [delete(key) for key in old if key not in new]
         given += [put(key, value) for key, value in new.items() if old.get(key) != value]
         if self.after is not None:
-            body = b"%d %d %s" % (self.number, self.epoch, bounds.encode(self.after))
+            body = b"%d %d %s" % (self.number, self.epoch, validation.encode(self.after))
             given.append(put(keys.task(self.after.id), body))
         elif self.before is not None:
             given += [delete(keys.task(self.before.task.id)), delete_all(keys.history(self.before.task.id))]
@@ -77,10 +76,11 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def _places(keys: Keys, task: Task, number: int) -> dict[bytes, bytes]:
     """Return the keys that lead to a task."""
     places = {keys.arrival(number): spelled(task.id)}
-    if task.status is Status.PENDING:
+    status = task.listed_status
+    if status is Status.PENDING:
         places[keys.due_of(task)] = _encode((task.priority, task.version, task.queue, number))
-    elif task.status is not Status.RUNNING:
-        places[keys.place(task.status, number)] = b"%d %s" % (task.finished_at or 0, spelled(task.id))
+    elif status is not Status.RUNNING:
+        places[keys.place(status, number)] = b"%d %s" % (task.finished_at or 0, spelled(task.id))
     return places
 
 
@@ -88,7 +88,7 @@ def kept_of(pair: Any) -> Kept:
     """Read a task."""
     try:
         number, epoch, body = pair.value.split(b" ", 2)
-        return Kept(_decode_task(body), int(number), int(epoch), pair.mod_revision)
+        return Kept(validation.decode(body), int(number), int(epoch), pair.mod_revision)
     except (msgspec.DecodeError, ValueError) as error:
         raise StoreError(f"a task in the store cannot be read ({error}): {pair.value!r:.200}") from error
 
@@ -103,7 +103,7 @@ def due_of(keys: Keys, pair: Any) -> Due:
     """Read what is due from its place in a queue."""
     partition, run_at, task_id = keys.read_due(pair.key)
     priority, version, queue, _ = _decode_due(pair.value)
-    return Due(run_at, task_id, partition, priority, version, "" if queue is None else handler_of(queue))
+    return Due(run_at, task_id, partition, priority, version, "" if queue is None else handler_for_queue(queue))
 
 
 def arrival_of(keys: Keys, pair: Any) -> tuple[int, str]:

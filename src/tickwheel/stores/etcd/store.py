@@ -13,9 +13,20 @@ Leases are counted down by etcd. When a task is due is told by the clocks of its
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from tickwheel.stores import bounds, listing
-from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
-from tickwheel.stores.each import StepByStep
+from tickwheel.stores import listing, validation
+from tickwheel.stores.contract import (
+    COUNT_MAX,
+    Change,
+    Conflict,
+    Due,
+    Filter,
+    Finish,
+    Lease,
+    OnConflict,
+    Page,
+    Rest,
+    Total,
+)
 from tickwheel.stores.etcd import changing, lists, opening, owning, reading
 from tickwheel.stores.etcd.adding import GROUP_TASKS_MAX, Additions
 from tickwheel.stores.etcd.address import Address
@@ -28,13 +39,17 @@ from tickwheel.stores.etcd.members import Members
 from tickwheel.stores.etcd.tenure import ClockTenure, EtcdTenure, Tenure
 from tickwheel.stores.etcd.writing import Ground
 from tickwheel.stores.grouping import Adder
+from tickwheel.stores.mutations import Mutations, check_added
 from tickwheel.tasks.record import Run, Status, Task
 
 __all__ = ["EtcdStore"]
 
 
-class EtcdStore(StepByStep):
+class EtcdStore(Mutations):
     """A store below a prefix of an etcd cluster, for one event loop; open it with `open`."""
+
+    timed_leases = True
+    finish_by_epoch = False
 
     def __init__(self, ground: Ground, tenure: Tenure, clock: MembersClock | Callable[[], int]) -> None:
         self.partitions = ground.partitions
@@ -86,25 +101,24 @@ class EtcdStore(StepByStep):
 
     async def add(self, tasks: Sequence[Task], on_conflict: OnConflict = "reject") -> list[Conflict]:
         """Add tasks, all of them or none; most members have written them when this returns."""
-        bounds.check_on_conflict(on_conflict)
-        bounds.check_new(tasks, self.partitions)
+        check_added(tasks, self.partitions, on_conflict)
         return await self._adder.add(tasks, on_conflict)
 
     async def get(self, ids: Sequence[str]) -> list[Task | None]:
         """Return tasks by id."""
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         self._ground.members.check()
         return await reading.get(self._ground, ids)
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         """List tasks, newest first unless told."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         listing.check_filter(wanted)
         return await lists.query(self._ground, wanted, listing.place_of(cursor, wanted.order), limit)
 
     async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
         """Count tasks, looking at so many at most."""
-        bounds.check_limit(most, bounds.COUNT_ROWS_MAX)
+        validation.check_limit(most, validation.COUNT_ROWS_MAX)
         listing.check_filter(wanted)
         return await lists.count(self._ground, wanted, most)
 
@@ -114,25 +128,25 @@ class EtcdStore(StepByStep):
 
     async def history(self, task_id: str, limit: int = 100) -> list[Run]:
         """Return the runs of a task, latest first."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         return await reading.history(self._ground, task_id, limit)
 
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
-        bounds.check_amended(tasks)
+        validation.check_amended(tasks)
         return await changing.amend(self._ground, tasks)
 
     async def remove(self, ids: Sequence[str]) -> list[Task | None]:
         """Delete tasks that do not run."""
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         return await changing.remove(self._ground, ids)
 
-    async def purge(self, before: int) -> int:
+    async def purge(self, before: int, rest: Rest | None = None) -> int:
         """Delete what was over before a moment, some at a time."""
-        return await changing.purge(self._ground, before)
+        return await changing.purge(self._ground, before, rest)
 
     async def _each(self, ids: Sequence[str], step: Callable[[Task], Task]) -> list[Task | None]:
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         return await changing.change_each(self._ground, ids, step)
 
     # -- nodes
@@ -165,7 +179,7 @@ class EtcdStore(StepByStep):
 
     async def due(self, leases: Sequence[Lease], until: int, after: tuple[int, str] | None, limit: int) -> list[Due]:
         """List what comes due, by run_at and id."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         # What was decided and never carried out may be due as well.
         settled = self._ground.batches.settled()
         held, _ = await asyncio.gather(owning.held(self._ground, self._tenure, leases), settled)
@@ -173,24 +187,24 @@ class EtcdStore(StepByStep):
 
     async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Make pending tasks running."""
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         return await self._claims.claim(leases, ids, until)
 
     async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
         """Put finished tasks back."""
-        bounds.check_finishes(finishes)
+        validation.check_finishes(finishes)
         return await self._claims.finish(finishes, await self.time())
 
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
         """List running tasks that were claimed under an earlier lease."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         return await reading.orphans(self._ground, await owning.held(self._ground, self._tenure, leases), limit)
 
     async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
         """Note how far owned partitions are."""
-        bounds.check_moment(moment)
+        validation.check_moment(moment)
         await owning.checkpoint(self._ground, self._tenure, leases, moment)
 
-    def changes(self, partitions: Sequence[int]) -> AsyncIterator[set[int]]:
+    def changes(self, partitions: Sequence[int]) -> AsyncIterator[dict[int, Change]]:
         """Tell in which partitions something changes from now on, by this process or another."""
         return self._wire.watch(partitions)

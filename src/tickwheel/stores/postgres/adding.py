@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import groupby
 
 import asyncpg
 
-from tickwheel.stores import bounds
+from tickwheel.stores import validation
 from tickwheel.stores.grouping import Adder, Call, settle_group
 from tickwheel.stores.postgres.changing import count, loaded
 from tickwheel.stores.postgres.rows import NUMBERS, columns_of
@@ -33,30 +34,34 @@ async def _settle(connection: Connection, group: list[Call]) -> None:
     """Bring one call after the other to what is there, and write what is new in the end."""
     there = await loaded(connection, [task.id for call in group for task in call.tasks], locked=True)
     changed, anew = settle_group(there, group)
-    await _add(connection, [task for task in changed if task.id not in there])
-    await _write(connection, "place_anew", [task for task in changed if task.id in there and task.id in anew])
+    # In the order of arrival, by which tasks are listed.
+    for is_there, tasks in groupby([task for task in changed if task.id in anew], lambda task: task.id in there):
+        if is_there:
+            await _write(connection, "place_anew", list(tasks))
+        else:
+            await _add(connection, list(tasks))
     await _write(connection, "place", [task for task in changed if task.id in there and task.id not in anew])
     counted: Counter[int] = Counter()
     for task in changed:
         if task.id in there:
-            counted[NUMBERS[there[task.id].status]] -= 1
-            counted[NUMBERS[task.status]] += 1
+            counted[NUMBERS[there[task.id].listed_status]] -= 1
+            counted[NUMBERS[task.listed_status]] += 1
     await count(connection, counted)
 
 
 async def _add(connection: Connection, tasks: list[Task]) -> None:
     if tasks:
-        columns = columns_of(tasks, [bounds.encode(task) for task in tasks])
+        columns = columns_of(tasks, [validation.encode(task) for task in tasks])
         if not await connection.fetchval(SQL["add"], *columns, *_counted(tasks)):
             raise asyncpg.UniqueViolationError("one of these ids was added meanwhile")  # so that all is done again
 
 
 def _counted(tasks: list[Task]) -> tuple[int, int]:
     """Return how many of new tasks are pending, and how many paused."""
-    paused = [task.status for task in tasks].count(Status.PAUSED)
+    paused = [task.listed_status for task in tasks].count(Status.PAUSED)
     return len(tasks) - paused, paused
 
 
 async def _write(connection: Connection, name: str, tasks: list[Task]) -> None:
     if tasks:
-        await connection.fetch(SQL[name], *columns_of(tasks, [bounds.encode(task) for task in tasks]))
+        await connection.fetch(SQL[name], *columns_of(tasks, [validation.encode(task) for task in tasks]))

@@ -5,10 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tickwheel.errors import UnknownTask
-from tickwheel.stores import bounds, steps
+from tickwheel.stores import validation
+from tickwheel.stores.contract import Rest
 from tickwheel.stores.postgres.rows import NUMBERS, STATUSES, columns_of, task_of
 from tickwheel.stores.postgres.sessions import Connection, Sessions
 from tickwheel.stores.postgres.statements import SQL
+from tickwheel.tasks import transitions
 from tickwheel.tasks.record import Status, Task
 
 __all__ = ["amend", "change_each", "count", "loaded", "place", "purge", "remove"]
@@ -18,7 +20,7 @@ PURGE_ROWS: Final = 1000  # deleted in one transaction, so that nobody waits lon
 
 async def loaded(connection: Connection, ids: Sequence[str], *, locked: bool) -> dict[str, Task]:
     """Read those tasks that are there; locked, nobody else can change them until the end of the transaction."""
-    known = sorted({each for each in ids if bounds.sayable(each)})
+    known = sorted({each for each in ids if validation.sayable(each)})
     rows = await connection.fetch(SQL["load_locked" if locked else "load"], known)
     return {task.id: task for task in (task_of(*row) for row in rows)}
 
@@ -48,14 +50,16 @@ async def amend(sessions: Sessions, tasks: Sequence[Task]) -> list[Task]:
     """Put tasks in the place of those they were made from, or raise."""
 
     async def work(connection: Connection) -> list[Task]:
-        now = await loaded(connection, [task.id for task in tasks], locked=True)
+        there = await loaded(connection, [task.id for task in tasks], locked=True)
+        now = dict(there)
         answers = []
         for task in tasks:
             if task.id not in now:
                 raise UnknownTask(task.id)
-            now[task.id] = steps.amend(now[task.id], task)
+            now[task.id] = transitions.update(now[task.id], task)
             answers.append(now[task.id])
         await place(connection, list(now.values()))
+        await count(connection, moved(there, list(now.values())))
         return answers
 
     return await sessions.transact(work)
@@ -70,7 +74,7 @@ async def remove(sessions: Sessions, ids: Sequence[str]) -> list[Task | None]:
         await connection.fetch(SQL["remove"], [task.id for task in gone])
         await connection.fetch(SQL["purge_runs_of"], [task.id for task in gone])
         counted: Counter[int] = Counter()
-        counted.subtract(NUMBERS[task.status] for task in gone)
+        counted.subtract(NUMBERS[task.listed_status] for task in gone)
         await count(connection, counted)
         return [there.get(task_id) for task_id in ids]
 
@@ -80,13 +84,13 @@ async def remove(sessions: Sessions, ids: Sequence[str]) -> list[Task | None]:
 async def place(connection: Connection, tasks: Sequence[Task]) -> None:
     """Put tasks in the place of those with their ids."""
     if tasks:
-        await connection.fetch(SQL["place"], *columns_of(tasks, [bounds.encode(task) for task in tasks]))
+        await connection.fetch(SQL["place"], *columns_of(tasks, [validation.encode(task) for task in tasks]))
 
 
 def moved(there: dict[str, Task], changed: Sequence[Task]) -> Counter[int]:
     """Return by how much each count changes."""
-    counted = Counter(NUMBERS[task.status] for task in changed)
-    counted.subtract(NUMBERS[there[task.id].status] for task in changed)
+    counted = Counter(NUMBERS[task.listed_status] for task in changed)
+    counted.subtract(NUMBERS[there[task.id].listed_status] for task in changed)
     return counted
 
 
@@ -96,7 +100,7 @@ async def count(connection: Connection, counted: Counter[int]) -> None:
         await connection.fetch(SQL["count"], *(counted[number] for number in range(len(STATUSES))))
 
 
-async def purge(sessions: Sessions, before: int) -> int:
+async def purge(sessions: Sessions, before: int, rest: Rest | None = None) -> int:
     """Delete what was over before a moment, some at a time; return how many tasks."""
 
     async def work(connection: Connection) -> tuple[int, int]:
@@ -112,5 +116,7 @@ async def purge(sessions: Sessions, before: int) -> int:
     while rows == PURGE_ROWS:
         tasks, runs = await sessions.transact(work)
         purged, rows = purged + tasks, max(tasks, runs)
+        if rows == PURGE_ROWS and rest is not None:
+            await rest()
     await sessions.fetch("gather_counts")
     return purged

@@ -1,4 +1,4 @@
-"""Hints by LISTEN and NOTIFY, on a connection apart.
+"""Notifications by LISTEN and NOTIFY, on a connection apart.
 
 A hint is a statement by itself, after the commit: what is notified within a commit makes all commits wait for each
 other.

@@ -7,7 +7,7 @@ tag, text, times                           in what is read, at most so many task
 from functools import partial
 from typing import Any, Final
 
-from tickwheel.stores import bounds, listing, paging
+from tickwheel.stores import listing, paging, validation
 from tickwheel.stores.contract import Filter, Page, Total
 from tickwheel.stores.postgres.reading import PART, counts
 from tickwheel.stores.postgres.rows import NUMBERS, task_of
@@ -40,7 +40,7 @@ async def count(sessions: Sessions, wanted: Filter, partitions: int, most: int) 
 async def _rows(
     sessions: Sessions, wanted: Filter, partitions: int, after: listing.Place, limit: int
 ) -> list[paging.Placed]:
-    if not all(bounds.sayable(text) for text in (wanted.handler or "", wanted.id_prefix or "", after[1])):
+    if not all(validation.sayable(text) for text in (wanted.handler or "", wanted.id_prefix or "", after[1])):
         return []  # no task can be called that
     if wanted.order == "due":
         low = FIRST_MOMENT if wanted.due_after is None else wanted.due_after

@@ -13,12 +13,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tickwheel.stores import bounds, steps
+from tickwheel.stores import validation
 from tickwheel.stores.contract import Finish, Lease
 from tickwheel.stores.postgres.changing import count, loaded, moved, place
 from tickwheel.stores.postgres.rows import RUNNING, brief, columns_of, encode_run, leases_of, lines, task_of, written
 from tickwheel.stores.postgres.sessions import Connection, Sessions
 from tickwheel.stores.postgres.statements import SQL
+from tickwheel.tasks import transitions
 from tickwheel.tasks.record import Task
 
 __all__ = ["acquire", "checkpoint", "claim", "finish", "release", "renew"]
@@ -70,7 +71,7 @@ async def claim(
     for lease in leases:
         if 0 <= lease.partition < partitions:
             epochs[lease.partition] = max(epochs[lease.partition], lease.epoch)
-    wanted = [each for each in dict.fromkeys(ids) if bounds.sayable(each)]
+    wanted = [each for each in dict.fromkeys(ids) if validation.sayable(each)]
     rows = await sessions.fetch("claim", *leases_of(leases), now, sorted(wanted), epochs, until)
     if any(part is not None for _, _, part in rows):
         await sessions.fetch("reserve", *leases_of(leases), until + RESERVE_MS, now)
@@ -85,10 +86,11 @@ async def finish(sessions: Sessions, finishes: Sequence[Finish], now: int, given
     First those that are as they were claimed, which are almost always all. What has changed since is looked at one by
     one, in a transaction of its own: somebody asked it to stop, or it is not ours any more.
     """
-    after = [steps.finish(each.task, each.task, now) for each in finishes]
-    columns = list(columns_of(after, [bounds.encode(task) for task in after]))
+    after = [transitions.finish(each.task, each.task, now) for each in finishes]
+    columns = list(columns_of(after, [validation.encode(task) for task in after]))
     answers = [False] * len(finishes)
-    if len({task.id for task in after}) == len(after):
+    asked_to_stop = any(each.task.cancel_requested for each in finishes)  # what becomes of it takes how it is stored
+    if len({task.id for task in after}) == len(after) and not asked_to_stop:
         leases = {_token(each): each.lease for each in finishes}
         numbers = {token: number for number, token in enumerate(leases, 1)}
         columns[PART] = written([each.lease.partition for each in finishes])
@@ -129,10 +131,12 @@ async def _finish_each(connection: Connection, finishes: Sequence[Finish], given
     answers = []
     for each in finishes:
         task = changed.get(each.task.id) or there.get(each.task.id)
-        ours = task is not None and _token(each) in held and steps.may_finish(task, each)
+        ours = (
+            task is not None and _token(each) in held and transitions.may_finish(task, each.task, each.lease.partition)
+        )
         answers.append(ours)
         if ours and task is not None:
-            changed[task.id] = steps.finish(task, each.task, now)
+            changed[task.id] = transitions.finish(task, each.task, now)
             if each.run is not None:
                 remembered.append(each)
     await place(connection, list(changed.values()))

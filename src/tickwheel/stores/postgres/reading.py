@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Final
 
-from tickwheel.stores import bounds
+from tickwheel.stores import validation
 from tickwheel.stores.contract import Due, Lease
 from tickwheel.stores.paging import by_turns
 from tickwheel.stores.postgres.rows import STATUSES, leases_of, run_of, task_of
@@ -18,7 +18,7 @@ PART: Final = itemgetter(2)  # where the partition is in a row of what is due
 
 async def get(sessions: Sessions, ids: Sequence[str]) -> list[Task | None]:
     """Return tasks by id."""
-    rows = await sessions.fetch("load", [each for each in set(ids) if bounds.sayable(each)])
+    rows = await sessions.fetch("load", [each for each in set(ids) if validation.sayable(each)])
     found = {task.id: task for task in (task_of(*row) for row in rows)}
     return [found.get(each) for each in ids]
 
@@ -31,7 +31,7 @@ async def counts(sessions: Sessions) -> dict[Status, int]:
 
 async def history(sessions: Sessions, task_id: str, limit: int) -> list[Run]:
     """Return the runs of a task, latest first."""
-    rows = await sessions.fetch("history", task_id, limit) if bounds.sayable(task_id) else []
+    rows = await sessions.fetch("history", task_id, limit) if validation.sayable(task_id) else []
     return [run_of(body) for (body,) in rows]
 
 

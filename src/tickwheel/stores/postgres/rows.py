@@ -6,9 +6,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from tickwheel.errors import StoreError
-from tickwheel.stores import steps
+from tickwheel.stores import validation
 from tickwheel.stores.contract import Lease
-from tickwheel.tasks.record import ENDED, Run, Status, Task
+from tickwheel.tasks import transitions
+from tickwheel.tasks.record import ENDED, LISTED, Run, Status, Task
 
 __all__ = [
     "NUMBERS",
@@ -26,11 +27,10 @@ __all__ = [
 
 T = TypeVar("T")
 
-STATUSES: Final = list(Status)  # a status is kept as its place in here
+STATUSES: Final = LISTED
 NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
 RUNNING: Final = NUMBERS[Status.RUNNING]
 
-_decode_task = msgspec.json.Decoder(Task).decode
 _decode_run = msgspec.json.Decoder(Run).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -38,11 +38,11 @@ _encode = msgspec.json.Encoder().encode
 def task_of(status: int, claimed_at: int, body: str) -> Task:
     """Read a task; a claim is not in its body."""
     try:
-        task = _decode_task(body)
+        task = validation.decode(body)
     except (msgspec.DecodeError, ValueError) as error:
         raise StoreError(f"a task in the store cannot be read ({error}): {body!r:.200}") from error
     if status == RUNNING and task.status is not Status.RUNNING:
-        return steps.claim(task, claimed_at)
+        return transitions.claim(task, claimed_at)
     return task
 
 
@@ -56,7 +56,7 @@ def columns_of(tasks: Sequence[Task], bodies: Sequence[bytes]) -> tuple[Any, ...
         brief([task.handler for task in tasks]),
         lines(bodies),
         written([task.partition for task in tasks]),
-        brief([NUMBERS[task.status] for task in tasks]),
+        brief([NUMBERS[task.listed_status] for task in tasks]),
         written([task.run_at for task in tasks]),
         brief([task.priority for task in tasks]),
         brief([task.version for task in tasks]),

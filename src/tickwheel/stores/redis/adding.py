@@ -40,7 +40,7 @@ def adder(shards: Shards, tell: Callable[[set[int]], None]) -> Adder:
 def are_plain(tasks: list[Task], partitions: int) -> bool:
     """Tell whether tasks are like most: pending, and where schedulers put them."""
     homes = [home_of(task.id, partitions) for task in tasks]
-    return homes == [task.partition for task in tasks] and all(task.status is Status.PENDING for task in tasks)
+    return homes == [task.partition for task in tasks] and all(task.listed_status is Status.PENDING for task in tasks)
 
 
 async def add_plain(shards: Shards, numbering: Numbering, tasks: list[Task], bodies: list[bytes]) -> bool:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tickwheel.errors import UnknownTask
-from tickwheel.stores import steps
+from tickwheel.stores.contract import Rest
 from tickwheel.stores.redis.entries import rows_of
 from tickwheel.stores.redis.keys import home_of
 from tickwheel.stores.redis.reading import There, load
 from tickwheel.stores.redis.shards import Shards
 from tickwheel.stores.redis.writing import Draft, persist, put
+from tickwheel.tasks import transitions
 from tickwheel.tasks.record import Status, Task
 
 __all__ = ["amend", "change_each", "purge", "remove"]
@@ -46,7 +47,7 @@ async def amend(shards: Shards, tasks: Sequence[Task]) -> list[Task]:
         for task in tasks:
             if task.id not in now:
                 raise UnknownTask(task.id)
-            now[task.id] = steps.amend(now[task.id], task)
+            now[task.id] = transitions.update(now[task.id], task)
             answers.append(now[task.id])
         return answers if await _replace(shards, there, now) else None
 
@@ -75,7 +76,7 @@ async def remove(shards: Shards, ids: Sequence[str]) -> list[Task | None]:
     return await persist(shards, attempt)
 
 
-async def purge(shards: Shards, before: int) -> int:
+async def purge(shards: Shards, before: int, rest: Rest | None = None) -> int:
     """Delete what was over before a moment, some at a time; return how many tasks."""
     purged = 0
     left = shards.all()
@@ -87,6 +88,8 @@ async def purge(shards: Shards, before: int) -> int:
             await _forget(shards, [(part, task_id.decode()) for part, task_id in rows])
             if max(len(rows), runs) < PURGE_ROWS:
                 del left[shard]
+        if left and rest is not None:
+            await rest()
     return purged
 
 

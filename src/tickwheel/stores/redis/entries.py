@@ -8,9 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from tickwheel.errors import StoreError
-from tickwheel.stores import steps
+from tickwheel.stores import validation
 from tickwheel.stores.contract import Due, Lease
-from tickwheel.tasks.record import ENDED, Run, Status, Task
+from tickwheel.tasks import transitions
+from tickwheel.tasks.record import ENDED, LISTED, Run, Status, Task
 
 __all__ = [
     "NUMBERS",
@@ -28,12 +29,11 @@ __all__ = [
     "value_of",
 ]
 
-STATUSES: Final = list(Status)  # a status is kept as its place in here
+STATUSES: Final = LISTED
 NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
 
 Token = tuple[int, int, str]  # a lease: partition, epoch, nonce
 
-_decode_task = msgspec.json.Decoder(Task).decode
 _decode_run = msgspec.json.Decoder(Run).decode
 _encode = msgspec.json.Encoder().encode
 _header_of = attrgetter("version", "attempt", "priority", "created_at", "handler")
@@ -51,11 +51,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """Read what is in the store; a claim is not in the task, but in its mark."""
         header, _, body = value.partition(b"\n")
         try:
-            task = _decode_task(body)
+            task = validation.decode(body)
         except (msgspec.DecodeError, ValueError) as error:
             raise StoreError(f"a task in the store cannot be read ({error}): {body!r:.200}") from error
         if mark is not None and task.status is not Status.RUNNING:
-            task = steps.claim(task, int(mark.partition(b" ")[2]))
+            task = transitions.claim(task, int(mark.partition(b" ")[2]))
         return cls(task, header.decode(), "" if mark is None else mark.decode())
 
     @property

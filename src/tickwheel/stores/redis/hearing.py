@@ -1,4 +1,4 @@
-"""Hints by PUBLISH and SUBSCRIBE: a connection to say, and another to hear.
+"""Notifications by PUBLISH and SUBSCRIBE: a connection to say, and another to hear.
 
 In a cluster every server passes on what any of them is told.
 """

@@ -8,7 +8,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
-from tickwheel.stores import bounds, listing, paging
+from tickwheel.stores import listing, paging, validation
 from tickwheel.stores.contract import Filter, Page, Total
 from tickwheel.stores.redis.entries import rows_of
 from tickwheel.stores.redis.reading import counts, in_order
@@ -46,7 +46,7 @@ async def count(shards: Shards, wanted: Filter, most: int) -> Total:
 
 async def _read(shards: Shards, wanted: Filter, after: listing.Place, limit: int) -> list[paging.Placed]:
     """Read so many tasks beyond a place; some may be gone, and are as if they had never been there."""
-    if not bounds.sayable(after[1]):
+    if not validation.sayable(after[1]):
         return []  # no task can be called that
     placed: list[paging.Placed] = []
     while True:

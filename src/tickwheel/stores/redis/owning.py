@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tickwheel.stores import bounds, steps
+from tickwheel.stores import validation
 from tickwheel.stores.contract import Finish, Lease
 from tickwheel.stores.redis.entries import NUMBERS, Entry, Token, encode_run, leases_of, moment_of, prefix_of, rows_of
 from tickwheel.stores.redis.keys import home_of
 from tickwheel.stores.redis.reading import in_shards, load, load_at
 from tickwheel.stores.redis.shards import Shards
+from tickwheel.tasks import transitions
 from tickwheel.tasks.record import ENDED, Task
 
 __all__ = ["acquire", "checkpoint", "claim", "finish", "release", "renew"]
@@ -69,7 +70,7 @@ async def checkpoint(shards: Shards, leases: Sequence[Lease], moment: int) -> No
 
 async def claim(shards: Shards, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
     """Make pending tasks running: where their ids belong, and those that are not there wherever else they are."""
-    wanted = [each for each in dict.fromkeys(ids) if bounds.sayable(each)]
+    wanted = [each for each in dict.fromkeys(ids) if validation.sayable(each)]
     claimed = await _claim(shards, leases, {each: home_of(each, shards.partitions) for each in wanted}, until)
     if missing := [each for each in wanted if each not in claimed]:
         places = (await load(shards, missing)).places
@@ -104,9 +105,11 @@ async def finish(shards: Shards, finishes: Sequence[Finish], time: Callable[[], 
     now = await time() if any(map(_is_timeless, finishes)) else 0
     rows: dict[int, tuple[Any, ...]] = {}
     for number, each in enumerate(finishes):
+        if each.task.cancel_requested:
+            continue  # what becomes of it takes how it is stored
         before = replace(each.task, version=each.task.version - 1, attempt=each.task.attempt - 1)
-        rows[number] = _row(each, prefix_of(before), steps.finish(each.task, each.task, now))
-    done = await _finish(shards, finishes, rows)
+        rows[number] = _row(each, prefix_of(before), transitions.finish(each.task, each.task, now))
+    done = await _finish(shards, finishes, rows) if rows else set()
     for _ in range(TRIES):
         left = {number: each for number, each in enumerate(finishes) if number not in done}
         if not left:
@@ -119,9 +122,8 @@ async def finish(shards: Shards, finishes: Sequence[Finish], time: Callable[[], 
 
 
 def _is_timeless(wanted: Finish) -> bool:
-    """Tell whether a task is to end now: what was asked to stop does, though its owner would have it pending again."""
-    task = wanted.task
-    return task.finished_at is None and (task.status in ENDED or task.cancel_requested)
+    """Tell whether a task ends without saying when."""
+    return wanted.task.finished_at is None and wanted.task.status in ENDED
 
 
 def _row(wanted: Finish, before: str, after: Task) -> tuple[Any, ...]:
@@ -130,8 +132,8 @@ def _row(wanted: Finish, before: str, after: Task) -> tuple[Any, ...]:
         after.id,
         before,
         prefix_of(after),
-        bounds.encode(after).decode(),
-        NUMBERS[after.status],
+        validation.encode(after).decode(),
+        NUMBERS[after.listed_status],
         str(moment_of(after)),
         "" if run is None else str(run.attempt),
         "" if run is None else str(run.finished_at),
@@ -148,8 +150,12 @@ async def _changed_since(shards: Shards, left: dict[int, Finish], now: int) -> d
     taken: set[str] = set()
     for number, each in left.items():
         entry = there.get(each.task.id)
-        if entry is not None and each.task.id not in taken and steps.may_finish(entry.task, each):
-            rows[number] = _row(each, entry.prefix, steps.finish(entry.task, each.task, now))
+        if (
+            entry is not None
+            and each.task.id not in taken
+            and transitions.may_finish(entry.task, each.task, each.lease.partition)
+        ):
+            rows[number] = _row(each, entry.prefix, transitions.finish(entry.task, each.task, now))
             taken.add(each.task.id)
     return rows
 

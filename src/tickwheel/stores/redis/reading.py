@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tickwheel.stores import bounds
+from tickwheel.stores import validation
 from tickwheel.stores.contract import Due, Lease
 from tickwheel.stores.paging import by_turns
 from tickwheel.stores.redis.entries import STATUSES, Entry, Token, due_of, leases_of, rows_of, run_of
@@ -35,7 +35,7 @@ class There(msgspec.Struct, frozen=True):
 
 async def load(shards: Shards, ids: Iterable[str]) -> There:
     """Read tasks wherever they are: almost always in the partition of their id's hash."""
-    homes = {each: home_of(each, shards.partitions) for each in dict.fromkeys(ids) if bounds.sayable(each)}
+    homes = {each: home_of(each, shards.partitions) for each in dict.fromkeys(ids) if validation.sayable(each)}
     entries, places = await load_at(shards, homes)
     if places:
         elsewhere, _ = await load_at(shards, places)

@@ -12,9 +12,21 @@ Leases end by the server's clock, so that the clocks of the nodes need not agree
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from tickwheel.stores import bounds, listing
-from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
-from tickwheel.stores.each import StepByStep
+from tickwheel.stores import listing, validation
+from tickwheel.stores.contract import (
+    COUNT_MAX,
+    Change,
+    Conflict,
+    Due,
+    Filter,
+    Finish,
+    Lease,
+    OnConflict,
+    Page,
+    Rest,
+    Total,
+)
+from tickwheel.stores.mutations import Mutations, check_added
 from tickwheel.stores.redis import changing, lists, opening, owning, reading
 from tickwheel.stores.redis.adding import adder
 from tickwheel.stores.redis.address import Address
@@ -27,8 +39,11 @@ from tickwheel.tasks.record import Run, Status, Task
 __all__ = ["RedisStore"]
 
 
-class RedisStore(StepByStep):
+class RedisStore(Mutations):
     """A store on Redis, for one event loop; open it with `open`."""
+
+    timed_leases = True
+    finish_by_epoch = False
 
     def __init__(self, shards: Shards, now_ms: Callable[[], int] | None) -> None:
         self.partitions = shards.partitions
@@ -64,25 +79,24 @@ class RedisStore(StepByStep):
 
     async def add(self, tasks: Sequence[Task], on_conflict: OnConflict = "reject") -> list[Conflict]:
         """Add tasks, all of them or none; they are as durable as the servers are told to be when this returns."""
-        bounds.check_on_conflict(on_conflict)
-        bounds.check_new(tasks, self.partitions)
+        check_added(tasks, self.partitions, on_conflict)
         return await self._adder.add(tasks, on_conflict)
 
     async def get(self, ids: Sequence[str]) -> list[Task | None]:
         """Return tasks by id."""
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         return await reading.get(self._shards, ids)
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         """List tasks, newest first unless told."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         listing.check_filter(wanted)
         after = listing.place_of(cursor, wanted.order)
         return await lists.query(self._shards, wanted, after, limit)
 
     async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
         """Count tasks, looking at so many at most."""
-        bounds.check_limit(most, bounds.COUNT_ROWS_MAX)
+        validation.check_limit(most, validation.COUNT_ROWS_MAX)
         listing.check_filter(wanted)
         return await lists.count(self._shards, wanted, most)
 
@@ -92,29 +106,29 @@ class RedisStore(StepByStep):
 
     async def history(self, task_id: str, limit: int = 100) -> list[Run]:
         """Return the runs of a task, latest first."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         return await reading.history(self._shards, task_id, limit)
 
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
-        bounds.check_amended(tasks)
+        validation.check_amended(tasks)
         amended = await changing.amend(self._shards, tasks)
         self._wire.tell({task.partition for task in amended})
         return amended
 
     async def remove(self, ids: Sequence[str]) -> list[Task | None]:
         """Delete tasks that do not run."""
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         answers = await changing.remove(self._shards, ids)
         self._wire.tell({task.partition for task in answers if task is not None})
         return answers
 
-    async def purge(self, before: int) -> int:
+    async def purge(self, before: int, rest: Rest | None = None) -> int:
         """Delete what was over before a moment, some at a time."""
-        return await changing.purge(self._shards, before)
+        return await changing.purge(self._shards, before, rest)
 
     async def _each(self, ids: Sequence[str], step: Callable[[Task], Task]) -> list[Task | None]:
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         answers = await changing.change_each(self._shards, ids, step)
         self._wire.tell({task.partition for task in answers if task is not None})
         return answers
@@ -149,32 +163,32 @@ class RedisStore(StepByStep):
 
     async def due(self, leases: Sequence[Lease], until: int, after: tuple[int, str] | None, limit: int) -> list[Due]:
         """List what comes due, by run_at and id."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         return await reading.due(self._shards, leases, until, after, limit)
 
     async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Make pending tasks running."""
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         async with self._claiming:
             return await owning.claim(self._shards, leases, ids, until)
 
     async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
         """Put finished tasks back."""
-        bounds.check_finishes(finishes)
+        validation.check_finishes(finishes)
         if not finishes:
             return []
         return await owning.finish(self._shards, finishes, self.time)
 
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
         """List running tasks that were claimed under an earlier lease."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         return await reading.orphans(self._shards, leases, limit)
 
     async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
         """Note how far owned partitions are."""
-        bounds.check_moment(moment)
+        validation.check_moment(moment)
         await owning.checkpoint(self._shards, leases, moment)
 
-    def changes(self, partitions: Sequence[int]) -> AsyncIterator[set[int]]:
+    def changes(self, partitions: Sequence[int]) -> AsyncIterator[dict[int, Change]]:
         """Tell in which partitions something changes from now on, by this process or another."""
         return self._wire.watch(partitions)

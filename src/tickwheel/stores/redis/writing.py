@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from tickwheel.errors import StoreUnavailable
-from tickwheel.stores import bounds
+from tickwheel.stores import validation
 from tickwheel.stores.redis.entries import NUMBERS, Entry, moment_of, value_of
 from tickwheel.stores.redis.keys import home_of
 from tickwheel.stores.redis.reading import There
@@ -55,7 +55,7 @@ class Draft:
         """Put a task in the place of what was read, if anything was."""
         entry = there.entries.get(task.id)
         home, said = home_of(task.id, self.partitions), there.places.get(task.id, home_of(task.id, self.partitions))
-        body = bounds.encode(task)
+        body = validation.encode(task)
         if entry is not None and entry.task.partition == task.partition:
             self._put(task, serial, body, entry.header, entry)
             return
@@ -78,15 +78,15 @@ class Draft:
 
     def _put(self, task: Task, serial: int, body: bytes, header: str, entry: Entry | None = None) -> None:
         value = value_of(task, serial, body)
-        old = NOTHING if entry is None else NUMBERS[entry.task.status]
+        old = NOTHING if entry is None else NUMBERS[entry.task.listed_status]
         mark = "" if entry is None else entry.mark
-        new = NUMBERS[task.status]
+        new = NUMBERS[task.listed_status]
         row = (task.id, header, mark, old, new, value, str(serial), str(moment_of(task)))
         self.parts.setdefault(task.partition, ([], []))[0].append(row)
 
     def _remove(self, entry: Entry) -> None:
         task = entry.task
-        old = NUMBERS[task.status]
+        old = NUMBERS[task.listed_status]
         row = (task.id, entry.header, entry.mark, old, NOTHING, "", "0", "0")
         self.parts.setdefault(task.partition, ([], []))[0].append(row)
 

@@ -8,8 +8,10 @@ leave        the last store of this process brings the log back into the file
 
 import asyncio
 import os
+import stat
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,7 @@ import apsw
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores.sqlite.errors import BUSY_MS, translate_error
 from tickwheel.stores.sqlite.forks import close_in_children, run_in_use
+from tickwheel.stores.sqlite.node_locks import is_in_use
 from tickwheel.stores.sqlite.open_files import OPENING, OpenFile, check_name, enter, leave
 from tickwheel.stores.sqlite.schema import Schema
 
@@ -41,13 +44,15 @@ class Database:
         self._place = os.path.abspath(path)  # noqa: PTH100 - where it is, whatever folder the program goes to
 
     @classmethod
-    def open(cls, path: Path, schema: Schema, prepare: Callable[[apsw.Connection], None]) -> "Database":
-        """Open a file, or make it; what is not ours is left as it is."""
+    def open(
+        cls, path: Path, schema: Schema, prepare: Callable[[apsw.Connection], None], *, create: bool = True
+    ) -> "Database":
+        """Open a file, or create it if that is wanted; what is not ours is left as it is."""
         with OPENING.lock:
             writer = reader = None
             check_name(path)
             try:
-                writer = connect(path, schema, prepare)
+                writer = connect(path, schema, prepare, create=create)
                 reader = connect_reader(path)
                 return cls(path, writer, reader, enter(path))
             except BaseException as error:
@@ -87,9 +92,12 @@ class Database:
             )
 
 
-async def open_database(path: Path, schema: Schema, prepare: Callable[[apsw.Connection], None]) -> Database:
+async def open_database(
+    path: Path, schema: Schema, prepare: Callable[[apsw.Connection], None], *, create: bool = True
+) -> Database:
     """Open a file on a thread; who stops waiting for it leaves nothing open."""
-    opening = asyncio.ensure_future(asyncio.to_thread(run_in_use, Database.open, path, schema, prepare))
+    open_file = partial(Database.open, create=create)
+    opening = asyncio.ensure_future(asyncio.to_thread(run_in_use, open_file, path, schema, prepare))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -103,12 +111,18 @@ def close_unwanted(opening: "asyncio.Future[Database]") -> None:
         opening.get_loop().run_in_executor(None, run_in_use, opening.result().close)
 
 
-def connect(path: Path, schema: Schema, prepare: Callable[[apsw.Connection], None]) -> apsw.Connection:
+def connect(
+    path: Path, schema: Schema, prepare: Callable[[apsw.Connection], None], *, create: bool = True
+) -> apsw.Connection:
     """Open the file for writing, with the present schema."""
     if not path.parent.is_dir():
         raise StoreUnavailable(f"{path}: there is no folder {path.parent}; make it first")
+    flags = apsw.SQLITE_OPEN_READWRITE
+    if is_missing(path):
+        check_creation(path, create=create)
+        flags |= apsw.SQLITE_OPEN_CREATE  # only here: a file that is moved away just now is not made again
     has_log = Path(f"{path}-wal").exists()
-    connection = close_in_children(apsw.Connection(str(path)))
+    connection = close_in_children(apsw.Connection(str(path), flags=flags))
     try:
         connection.set_busy_timeout(BUSY_MS)
         # The log of a file that turns out to be another program's is that program's business.
@@ -117,11 +131,36 @@ def connect(path: Path, schema: Schema, prepare: Callable[[apsw.Connection], Non
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         _begin_log(connection, path)
         _tune(connection)
-        schema.migrate(connection, prepare)
+        schema.migrate(connection, path, prepare)
     except BaseException:
         connection.close(force=True)
         raise
     return connection
+
+
+def is_missing(path: Path) -> bool:
+    """Tell whether there is no database; SQLite takes an empty file for a new one, and deletes the log beside it."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False  # SQLite says what is wrong with it
+    return stat.S_ISREG(found.st_mode) and found.st_size == 0
+
+
+def check_creation(path: Path, *, create: bool) -> None:
+    """Raise if a file that is missing must not be created: its log may have tasks that are nowhere else."""
+    if is_in_use(path):
+        raise StoreUnavailable(
+            f"{path}: the file is missing, but a running process has it open: it was moved or deleted; no new file was "
+            "created, for that would destroy what the process has not yet written to the old one. Move the file back, "
+            "or stop the process first"
+        )
+    if not create and not path.exists():
+        raise StoreUnavailable(
+            f"no such file: {path}; check the path, or create it with `tickwheel add`, `worker` or `serve`"
+        )
 
 
 def connect_reader(path: Path) -> apsw.Connection:

@@ -31,7 +31,7 @@ from typing import Final
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores.sqlite.errors import BUSY_MS
 
-__all__ = ["FileLocks"]
+__all__ = ["FileLocks", "is_index_locked"]
 
 log = logging.getLogger("tickwheel.stores.sqlite")
 
@@ -170,6 +170,21 @@ def ask(descriptor: int, area: tuple[int, int]) -> tuple[int, int]:
     question = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, *area, 0)
     kind, _, _, _, process = FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, question))
     return kind, process
+
+
+def is_index_locked(path: str) -> bool:
+    """Tell whether another process has a log's index open; the caller knows that this one has not."""
+    if not SUPPORTED:
+        return False
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return ask(descriptor, DEAD_MAN_SWITCH)[0] != fcntl.F_UNLCK
+    except OSError as error:
+        if error.errno in UNSUPPORTED:
+            return False
+        raise
+    finally:
+        os.close(descriptor)
 
 
 def try_lock(descriptor: int, area: tuple[int, int]) -> bool:

@@ -2,27 +2,45 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import apsw
 import msgspec
 
-from tickwheel.stores.contract import Due, Lease
+from tickwheel.stores import validation
+from tickwheel.stores.contract import Due, Finish, Lease, Rank
 from tickwheel.stores.quarantine import unreadable
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks.fields import sayable
-from tickwheel.tasks.record import Run, Status, Task, UnreadableTask
+from tickwheel.tasks.record import LISTED, Run, Status, Task, UnreadableTask
 
-__all__ = ["NUMBERS", "Row", "counts", "due", "get", "held_of", "history", "leases", "load", "orphans", "task_of"]
+__all__ = [
+    "NUMBERS",
+    "Row",
+    "counts",
+    "due",
+    "finishable",
+    "get",
+    "held_of",
+    "history",
+    "is_past",
+    "load",
+    "orphans",
+    "overdue",
+    "task_of",
+]
 
 Row = tuple[int, Task]  # with its serial
 
-STATUSES: Final = list(Status)  # a status is kept as its place in here
+STATUSES: Final = LISTED
 NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
+
+PRIORITY_MAX: Final = 2**31  # above every one
+LAST_ID: Final = "\U0010ffff"  # after every id
+PASSED_MAX: Final = 10_000  # rows that are looked at in one call, where some are left out: some milliseconds
 
 log = logging.getLogger("tickwheel.stores")
 
-_decode_task = msgspec.json.Decoder(Task).decode
 _decode_run = msgspec.json.Decoder(Run).decode
 
 
@@ -50,7 +68,7 @@ def task_of(connection: apsw.Connection, body: bytes, task_id: str, serial: int 
 
 
 def _decode(body: bytes, task_id: str) -> Task:
-    task = _decode_task(body)
+    task = validation.decode(body)
     if task_id and task.id != task_id:
         raise ValueError(f"it has the data of task {task.id!r:.300}")
     return task
@@ -62,10 +80,23 @@ def held_of(connection: apsw.Connection, leases: Sequence[Lease], now: int) -> d
     held = {}
     for lease in leases:
         if 0 <= lease.partition < len(rows):
-            part, epoch, nonce, expires_at, checkpoint = rows[lease.partition]
-            if lease.epoch == epoch and lease.nonce == nonce and now < expires_at:
+            part, node, epoch, nonce, expires_at, checkpoint = rows[lease.partition]
+            if (lease.node, lease.epoch, lease.nonce) == (node, epoch, nonce) and now < expires_at:
                 held[part] = lease, checkpoint
     return held
+
+
+def finishable(connection: apsw.Connection, finishes: Sequence[Finish]) -> list[bool]:
+    """Tell whose leases still count for what ran under them: no other node has a newer one, expired or not."""
+    rows = list(connection.execute(SQL["partitions"]))
+    return [_is_finishable(rows, finish.lease) for finish in finishes]
+
+
+def _is_finishable(rows: Sequence[tuple[Any, ...]], lease: Lease) -> bool:
+    if not 0 <= lease.partition < len(rows):
+        return False
+    _, node, epoch, nonce, _, _ = rows[lease.partition]
+    return (lease.epoch, lease.nonce) == (epoch, nonce) or (lease.node == node and lease.epoch < epoch)
 
 
 def get(connection: apsw.Connection, ids: Sequence[str]) -> list[Task | None]:
@@ -93,6 +124,11 @@ def counts(connection: apsw.Connection) -> dict[Status, int]:
     return {STATUSES[number]: tasks for number, tasks in connection.execute(SQL["counts"])}
 
 
+def is_past(connection: apsw.Connection, before: int) -> bool:
+    """Tell whether a task or a run was over before a moment."""
+    return bool(connection.execute(SQL["is_past"], {"before": before}).get)
+
+
 def history(connection: apsw.Connection, task_id: str, limit: int) -> list[Run]:
     """Return the runs of a task, latest first."""
     if not sayable(task_id):
@@ -104,14 +140,6 @@ def history(connection: apsw.Connection, task_id: str, limit: int) -> list[Run]:
         except ValueError as error:
             log.warning("a run of task %r cannot be read and is left out (%s): %.200r", task_id, error, body)
     return runs
-
-
-def leases(connection: apsw.Connection, now: int) -> list[Lease]:
-    """List the leases that are held now."""
-    return [
-        Lease(partition=part, node=node, epoch=epoch, nonce="", expires_at=expires_at, checkpoint=checkpoint)
-        for part, node, epoch, expires_at, checkpoint in connection.execute(SQL["leases"], (now,))
-    ]
 
 
 def due(
@@ -126,6 +154,46 @@ def due(
     parts = listed(list(held_of(connection, leases, now)))
     begin, last_id = after or (-1, "")
     return [Due(*row) for row in connection.execute(SQL["due"], (begin, last_id, until, parts, limit))]
+
+
+def overdue(
+    leases: Sequence[Lease],
+    now: int,
+    until: int,
+    after: Rank | None,
+    limit: int,
+    without: Sequence[str],
+    connection: apsw.Connection,
+) -> tuple[list[Due], Rank | None]:
+    """List what is due in owned partitions, by priority, one after the other.
+
+    Where much is to be left out, it ends before the limit is reached; it is to be called again with the rank that is
+    returned. Otherwise that is None.
+    """
+    parts, left_out = listed(list(held_of(connection, leases, now))), listed(without)
+    found: list[Due] = []
+    priority, begin, last_id = after or (_next_priority(connection, PRIORITY_MAX + 1), -1, "")
+    while priority is not None:
+        ranked = "_ranked" if priority else ""
+        bound = (priority, begin, last_id, until)
+        end = connection.execute(SQL[f"overdue_end{ranked}"], (*bound, PASSED_MAX)).fetchone() if without else None
+        last = end or (until, LAST_ID)
+        rows = connection.execute(
+            SQL[f"overdue{ranked}"], (priority, begin, last_id, *last, parts, left_out, limit - len(found))
+        )
+        found += [Due(*row) for row in rows]
+        if len(found) == limit:
+            break
+        if end is not None:
+            return found, (priority, *end)
+        priority, begin, last_id = _next_priority(connection, priority), -1, ""
+    return found, None
+
+
+def _next_priority(connection: apsw.Connection, below: int) -> int | None:
+    """Return the next lower priority that pending tasks have, or may have: most have none of their own."""
+    found: int | None = connection.execute(SQL["next_priority"], (below,)).get
+    return max(found or 0, 0) if below > 0 else found
 
 
 def orphans(

@@ -8,6 +8,7 @@ of the schema     newer           any                   SchemaTooNew: nothing is
 anything else                                           of another program: nothing is written
 """
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,7 @@ from typing import Final
 
 import apsw
 
+from tickwheel.clock import SystemClock
 from tickwheel.errors import SchemaTooNew, StoreUnavailable, shown
 from tickwheel.stores.sqlite.statements import MIGRATIONS
 
@@ -33,6 +35,7 @@ class Schema:
     contents: str  # as a message says it: "tasks"
     application_id: int
     migrations: Sequence[str]
+    before_migrating: Callable[[apsw.Connection, Path, int], None] = lambda *_: None  # is given the version of the file
 
     def check(self, connection: apsw.Connection, path: Path) -> None:
         """Reject a file of another program, or of a newer version; nothing is written."""
@@ -57,8 +60,10 @@ class Schema:
         if expected - tables:
             raise self._foreign(path, f"it lacks {describe_tables(expected - tables)}")
 
-    def migrate(self, connection: apsw.Connection, prepare: Callable[[apsw.Connection], None]) -> None:
+    def migrate(self, connection: apsw.Connection, path: Path, prepare: Callable[[apsw.Connection], None]) -> None:
         """Bring the schema up to date, and prepare a new file, in one transaction that only one process makes."""
+        if 0 < (found := self._version(connection)) < len(self.migrations):
+            self.before_migrating(connection, path, found)
         connection.execute("BEGIN IMMEDIATE")
         try:
             found = self._version(connection)  # once more: another process may have been here meanwhile
@@ -107,4 +112,31 @@ def describe_tables(names: Iterable[str]) -> str:
     return f"the table{'' if len(first) == 1 else 's'} {listed}"
 
 
-TASKS: Final = Schema("tasks", 0x7477686C, MIGRATIONS)  # "twhl"
+def wait_for_older_nodes(connection: apsw.Connection, path: Path, version: int) -> None:
+    """Raise if a node of a version before node locks still renews its leases; wait for it if it is about to stop.
+
+    The clock does not say: a process whose clock was an hour ahead may have died, with leases that end in an hour.
+    """
+    if version >= NODE_LOCKS_VERSION:
+        return
+    before = list(connection.execute(OLD_LEASES))
+    until = SystemClock.monotonic() + OLDER_NODES_S
+    while before and SystemClock.monotonic() < until:
+        time.sleep(OLDER_NODES_LOOK_S)
+        if connection.pragma("user_version") >= NODE_LOCKS_VERSION:
+            return  # another process has migrated it
+        now = list(connection.execute(OLD_LEASES))
+        if set(now) - set(before):
+            raise StoreUnavailable(
+                f"{path}: a process with an older version of tickwheel runs tasks from this file, and cannot share it "
+                "with this version; stop it first"
+            )
+        before = now
+
+
+NODE_LOCKS_VERSION: Final = 3  # from which on leases do not expire by time
+OLDER_NODES_S: Final = 3.0  # in which a node of an older version renews its leases several times
+OLDER_NODES_LOOK_S: Final = 0.1
+OLD_LEASES: Final = "SELECT part, nonce, expires_at FROM partitions WHERE expires_at > 0"
+
+TASKS: Final = Schema("tasks", 0x7477686C, MIGRATIONS, wait_for_older_nodes)  # "twhl"

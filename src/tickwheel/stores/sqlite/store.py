@@ -4,53 +4,95 @@ What is written goes through one thread and one connection, in groups: all calls
 within a savepoint of its own, so that one that is refused takes nothing with it. A caller is answered when the
 transaction is on the disk, and not before. What is read has a thread and a connection besides, and waits for no one.
 
-Several processes may open the file: SQLite lets one write at a time, and leases say whose tasks are whose. What the
-others changed is noticed a few times a second.
+Several processes may open the file: SQLite lets one write at a time, and leases say whose tasks are whose. A node owns
+its partitions until it releases them or its process ends (node_locks.py, leases.py). What the others change they tell
+(notifier.py).
 
     store = await SqliteStore.open(Path("tasks.db"), now_ms=now_ms)
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import apsw
 
 from tickwheel.errors import StoreClosed, StoreUnavailable
-from tickwheel.stores import bounds, listing, steps
-from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Total
-from tickwheel.stores.hints import Hints
+from tickwheel.stores import listing, validation
+from tickwheel.stores.contract import (
+    COUNT_MAX,
+    MEMBERS,
+    Change,
+    Conflict,
+    Due,
+    Filter,
+    Finish,
+    Lease,
+    Node,
+    OnConflict,
+    Page,
+    Rank,
+    Rest,
+    Total,
+)
+from tickwheel.stores.mutations import check_added, check_move, step_for
+from tickwheel.stores.notifications import News, Notifications
 from tickwheel.stores.quarantine import Quarantine
+from tickwheel.stores.sqlite import leases as owning
 from tickwheel.stores.sqlite import lists, reads
 from tickwheel.stores.sqlite.connection import Database, open_database
+from tickwheel.stores.sqlite.connection_thread import Call, ConnectionThread
 from tickwheel.stores.sqlite.errors import translate_error
 from tickwheel.stores.sqlite.forks import run_in_use
-from tickwheel.stores.sqlite.groups import Reader, Writer
-from tickwheel.stores.sqlite.lane import Lane
+from tickwheel.stores.sqlite.group_commit import Reader, Writer
+from tickwheel.stores.sqlite.nodes import Nodes
+from tickwheel.stores.sqlite.notifier import Notifier
 from tickwheel.stores.sqlite.schema import TASKS
 from tickwheel.stores.sqlite.statements import SQL
-from tickwheel.stores.sqlite.writes import PURGE_ROWS, Adds, Pen
+from tickwheel.stores.sqlite.writes import PURGE_ROWS, Adds, Transaction
+from tickwheel.tasks import transitions
 from tickwheel.tasks.record import Run, Status, Task
 
 __all__ = ["SqliteStore"]
 
 
+ENCODED_MAX: Final = 250  # outcomes in one step of the loop: some milliseconds
+
+
 class SqliteStore:
     """A store in an SQLite file, for one event loop; open it with `open`."""
 
-    def __init__(self, database: Database, partitions: int, now_ms: Callable[[], int]) -> None:
+    keeps_skipped = True
+    local_clock = True
+    finish_by_epoch = True
+
+    def __init__(
+        self, database: Database, partitions: int, now_ms: Callable[[], int], *, node_locks: bool = True
+    ) -> None:
         self.path = database.path
         self.partitions = partitions
         self._now_ms = now_ms
-        self._hints = Hints()
+        self._hints = Notifications()
         self._quarantine = Quarantine()
         self._database = database
-        self._writer = Writer(database, partitions, now_ms)
+        everywhere = News.unknown([MEMBERS, *range(partitions)])
+        notifier = Notifier(database.path, everywhere, self._hints.tell)
+        self._writer = Writer(database, notifier, everywhere, now_ms)
         self._reader = Reader(database)
-        self._writes: Lane[Pen] = Lane(
-            "tickwheel-writer", self._writer.do, look=self._writer.look, tell=self._hints.tell
+        self._writes: ConnectionThread[Transaction] = ConnectionThread(
+            "tickwheel-writer", self._writer.do, look=self._look, tell=self._hints.tell, abandon=self._abandon
         )
-        self._reads: Lane[apsw.Connection] = Lane("tickwheel-reader", self._reader.do)
+        self._reads: ConnectionThread[apsw.Connection] = ConnectionThread("tickwheel-reader", self._reader.do)
+        self._nodes = Nodes(database.path, notifier, self._writes, self._reads, now_ms, use_locks=node_locks)
+        self._loop = asyncio.get_running_loop()
         self._closed = False
+
+    @property
+    def timed_leases(self) -> bool:
+        """Whether leases expire by time: only where node locks do not work."""
+        return self._nodes.timed
 
     @property
     def commits(self) -> int:
@@ -58,13 +100,24 @@ class SqliteStore:
         return self._writer.commits
 
     @classmethod
-    async def open(cls, path: Path, *, now_ms: Callable[[], int], partitions: int = 64) -> "SqliteStore":
-        """Open a file, or make it; how many partitions it has is decided then."""
+    async def open(
+        cls,
+        path: Path,
+        *,
+        now_ms: Callable[[], int],
+        partitions: int = 64,
+        node_locks: bool = True,
+        create: bool = True,
+    ) -> "SqliteStore":
+        """Open a file, or create it if that is wanted; how many partitions it has is decided then.
+
+        Without node locks, leases expire by time.
+        """
 
         def make_partitions(connection: apsw.Connection) -> None:
             connection.executemany(SQL["add_partition"], ((number,) for number in range(partitions)))
 
-        database = await open_database(path, TASKS, make_partitions)
+        database = await open_database(path, TASKS, make_partitions, create=create)
         try:
             stored = run_in_use(_count_partitions, database)
         except apsw.Error as error:
@@ -73,11 +126,12 @@ class SqliteStore:
         if stored < 1:
             run_in_use(database.close)
             raise StoreUnavailable(f"{path}: it has no partitions; it is damaged")
-        return cls(database, stored, now_ms)
+        return cls(database, stored, now_ms, node_locks=node_locks)
 
     async def close(self) -> None:
         """Do what waits, and let go of the file."""
         self._closed = True
+        await self._nodes.close()
         await self._reads.close()
         await self._writes.close()
         self._hints.close()
@@ -93,26 +147,25 @@ class SqliteStore:
 
     async def add(self, tasks: Sequence[Task], on_conflict: OnConflict = "reject") -> list[Conflict]:
         """Add tasks, all of them or none; they are on the disk when this returns."""
-        bounds.check_on_conflict(on_conflict)
-        bounds.check_new(tasks, self.partitions)
-        bodies = [bounds.encode(task) for task in tasks]
+        check_added(tasks, self.partitions, on_conflict)
+        bodies = [validation.encode(task) for task in tasks]
         return await self._writes.call(Adds(tasks, bodies, on_conflict), len(tasks))
 
     async def get(self, ids: Sequence[str]) -> list[Task | None]:
         """Return tasks by id."""
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         return await self._reads.call(lambda file: reads.get(file, ids))
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         """List tasks, newest first unless told."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         listing.check_filter(wanted)
         after = listing.place_of(cursor, wanted.order)
         return await self._reads.call(lambda file: lists.query(file, wanted, after, limit))
 
     async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
         """Count tasks, looking at so many at most."""
-        bounds.check_limit(most, bounds.COUNT_ROWS_MAX)
+        validation.check_limit(most, validation.COUNT_ROWS_MAX)
         listing.check_filter(wanted)
         return await self._reads.call(lambda file: lists.count(file, wanted, most))
 
@@ -122,117 +175,171 @@ class SqliteStore:
 
     async def history(self, task_id: str, limit: int = 100) -> list[Run]:
         """Return the runs of a task, latest first."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         return await self._reads.call(lambda file: reads.history(file, task_id, limit))
 
-    async def cancel(self, ids: Sequence[str], reason: str) -> list[Task | None]:
+    async def cancel(self, ids: Sequence[str], reason: str, *, run_only: bool = False) -> list[Task | None]:
         """Cancel tasks, or ask them to stop."""
-        bounds.check_batch(ids)
-        return await self._writes.call(lambda pen: pen.cancel(ids, reason), len(ids))
+        validation.check_batch(ids)
+        return await self._writes.call(lambda pen: pen.cancel(ids, reason, run_only=run_only), len(ids))
 
     async def reschedule(self, task_id: str, run_at: int) -> Task:
         """Move a task."""
-        bounds.check_moment(run_at)
+        validation.check_moment(run_at)
         return await self._writes.call(lambda pen: pen.reschedule(task_id, run_at))
 
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
-        bounds.check_amended(tasks)
+        validation.check_amended(tasks)
         return await self._writes.call(lambda pen: pen.amend(tasks), len(tasks))
 
     async def remove(self, ids: Sequence[str]) -> list[Task | None]:
         """Delete tasks that do not run."""
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         return await self._writes.call(lambda pen: pen.remove(ids), len(ids))
 
     async def pause(self, ids: Sequence[str]) -> list[Task | None]:
-        """Keep pending tasks from coming due."""
-        bounds.check_batch(ids)
-        return await self._writes.call(lambda pen: pen.each(ids, steps.pause), len(ids))
+        """Keep tasks from beginning."""
+        validation.check_batch(ids)
+        return await self._writes.call(lambda pen: pen.each(ids, step_for(transitions.pause)), len(ids))
 
-    async def resume(self, ids: Sequence[str]) -> list[Task | None]:
-        """Let paused tasks come due again."""
-        bounds.check_batch(ids)
-        return await self._writes.call(lambda pen: pen.each(ids, steps.resume), len(ids))
+    async def resume(self, ids: Sequence[str], *, run_missed: bool = False) -> list[Task | None]:
+        """Let paused tasks begin again."""
+        validation.check_batch(ids)
+        return await self._writes.call(lambda pen: pen.resume(ids, run_missed=run_missed), len(ids))
+
+    async def run_now(self, ids: Sequence[str]) -> list[Task | None]:
+        """Let tasks that wait run now."""
+        validation.check_batch(ids)
+        return await self._writes.call(lambda pen: pen.run_now(ids), len(ids))
 
     async def revive(self, ids: Sequence[str], run_at: int) -> list[Task | None]:
         """Begin tasks that are over once more."""
-        bounds.check_batch(ids)
-        bounds.check_moment(run_at)
-        return await self._writes.call(lambda pen: pen.each(ids, lambda task: steps.revive(task, run_at)), len(ids))
+        validation.check_batch(ids)
+        validation.check_moment(run_at)
+        return await self._writes.call(lambda pen: pen.each(ids, step_for(transitions.retry, run_at)), len(ids))
 
-    async def purge(self, before: int) -> int:
-        """Delete what was over before a moment, some at a time."""
-        purged, rows = 0, PURGE_ROWS
-        while rows == PURGE_ROWS:
+    async def purge(self, before: int, rest: Rest | None = None) -> int:
+        """Delete what was over before a moment, some at a time; if there is nothing to delete, nothing is written."""
+        purged = 0
+        while await self._reads.call(lambda file: reads.is_past(file, before)):
             tasks, rows = await self._writes.call(lambda pen: pen.purge(before), PURGE_ROWS)
             purged += tasks
+            if rows < PURGE_ROWS:
+                break
+            if rest is not None:
+                await rest()
         return purged
 
     # -- nodes
 
-    async def heartbeat(self, node: str, ttl_ms: int) -> list[str]:
-        """Say that a node lives."""
-        return await self._writes.call(lambda pen: pen.heartbeat(node, ttl_ms))
+    async def heartbeat(
+        self, node: str, ttl_ms: int, handlers: Collection[str] | None = None, version: str = ""
+    ) -> list[str]:
+        """Say that a node lives, and which handlers it has."""
+        return await self._nodes.heartbeat(node, ttl_ms, handlers, version)
+
+    async def nodes(self) -> list[Node]:
+        """List the nodes that live, with the handlers they have."""
+        return await self._nodes.online()
 
     async def leave(self, node: str) -> None:
         """Say that a node lives no more."""
-        await self._writes.call(lambda pen: pen.leave(node))
+        await self._nodes.leave(node)
 
     async def leases(self) -> list[Lease]:
         """List the leases that are held now."""
-        return await self._reads.call(lambda file: reads.leases(file, self._now_ms()))
+        return await self._nodes.leases()
+
+    async def unresponsive(self) -> list[tuple[str, int | None]]:
+        """Return nodes of other processes that live and do not respond, with their pid if it is visible here."""
+        return await self._nodes.unresponsive()
 
     # -- owners
 
     async def acquire(self, partitions: Sequence[int], node: str, ttl_ms: int) -> list[Lease]:
         """Take leases that nobody holds."""
-        return await self._writes.call(lambda pen: pen.acquire(partitions, node, ttl_ms))
+        return await self._nodes.acquire(partitions, node, ttl_ms)
 
     async def renew(self, leases: Sequence[Lease], ttl_ms: int) -> list[Lease]:
         """Hold on to leases."""
-        return await self._writes.call(lambda pen: pen.renew(leases, ttl_ms))
+        return await self._nodes.renew(leases, ttl_ms)
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """Give leases back."""
-        await self._writes.call(lambda pen: pen.release(leases))
+        await self._nodes.release(leases)
 
     async def due(self, leases: Sequence[Lease], until: int, after: tuple[int, str] | None, limit: int) -> list[Due]:
         """List what comes due, by run_at and id."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         return await self._reads.call(lambda file: reads.due(file, leases, self._now_ms(), until, after, limit))
+
+    async def overdue(
+        self, leases: Sequence[Lease], until: int, after: Rank | None, limit: int, without: Collection[str] = ()
+    ) -> list[Due]:
+        """List what is due, by priority."""
+        validation.check_limit(limit)
+        left_out, found = list(without), list[Due]()
+        while True:  # others read in between
+            rows, after = await self._reads.call(
+                partial(reads.overdue, leases, self._now_ms(), until, after, limit - len(found), left_out)
+            )
+            found += rows
+            if after is None:
+                return found
 
     async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Make pending tasks running."""
-        bounds.check_batch(ids)
+        validation.check_batch(ids)
         claimed, passed = await self._writes.call(lambda pen: pen.claim(leases, ids, until), len(ids))
         self._quarantine.report(passed)
         return claimed
 
+    async def move(self, leases: Sequence[Lease], ids: Sequence[str], partition: int) -> list[str]:
+        """Move pending tasks to another partition."""
+        check_move(ids, partition, self.partitions)
+        return await self._writes.call(lambda pen: pen.move(leases, ids, partition), len(ids))
+
     async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
         """Put finished tasks back."""
-        bounds.check_finishes(finishes)
+        validation.check_finishes(finishes)
         now = self._now_ms()
-        after = [steps.finish(finish.task, finish.task, now) for finish in finishes]
-        bodies = [bounds.encode(task) for task in after]
+        after, bodies = list[Task](), list[bytes]()
+        for first in range(0, len(finishes), ENCODED_MAX):
+            if first:
+                await asyncio.sleep(0)  # others on the loop have their turn
+            chunk = finishes[first : first + ENCODED_MAX]
+            after += [transitions.finish(each.task, each.task, now, each.skipped) for each in chunk]
+            bodies += [validation.encode(task) for task in after[first:]]
         return await self._writes.call(lambda pen: pen.finish(finishes, after, bodies), len(finishes))
 
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
         """List running tasks that were claimed under an earlier lease."""
-        bounds.check_limit(limit)
+        validation.check_limit(limit)
         found, passed = await self._reads.call(lambda file: reads.orphans(file, leases, self._now_ms(), limit))
         self._quarantine.report(passed)
         return found
 
     async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
         """Note how far owned partitions are."""
-        bounds.check_moment(moment)
-        await self._writes.call(lambda pen: pen.checkpoint(leases, moment))
+        validation.check_moment(moment)
+        await self._writes.call(lambda pen: owning.checkpoint(pen, leases, moment))
 
-    def changes(self, partitions: Sequence[int]) -> AsyncIterator[set[int]]:
-        """Tell in which partitions something changes from now on; what other processes change may be anywhere."""
+    def changes(self, partitions: Sequence[int]) -> AsyncIterator[dict[int, Change]]:
+        """Tell in which partitions something changes from now on."""
         self._writes.look_around()
         return self._hints.watch(partitions)
+
+    # -- on the writing thread
+
+    def _look(self) -> tuple[News, float]:
+        self._nodes.keep_locks()
+        return self._writer.look()
+
+    def _abandon(self) -> None:
+        """Give up the nodes of a loop that was closed without closing the store."""
+        self._writer.do([Call(self._nodes.give_up, asyncio.Future(loop=self._loop), 1)])
+        self._nodes.drop_all()
 
 
 def _count_partitions(database: Database) -> int:

@@ -1,10 +1,9 @@
 """Everything that changes the file, each inside a transaction that somebody else begins and ends."""
 
-import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -13,13 +12,16 @@ import msgspec
 from msgspec.structs import replace
 
 from tickwheel.errors import UnknownTask
-from tickwheel.stores import bounds, steps
+from tickwheel.stores import validation
 from tickwheel.stores.contract import Conflict, Finish, Lease, OnConflict
-from tickwheel.stores.sqlite.reads import NUMBERS, Row, held_of, load
+from tickwheel.stores.mutations import settle, step_for
+from tickwheel.stores.notifications import News
+from tickwheel.stores.sqlite.reads import NUMBERS, Row, finishable, held_of, load
 from tickwheel.stores.sqlite.statements import SQL
+from tickwheel.tasks import transitions
 from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
 
-__all__ = ["PURGE_ROWS", "Adds", "Pen"]
+__all__ = ["PURGE_ROWS", "Adds", "Transaction"]
 
 PURGE_ROWS: Final = 1000  # deleted in one call, so that others get their turn in between
 
@@ -27,7 +29,7 @@ PURGE_ROWS: Final = 1000  # deleted in one call, so that others get their turn i
 ROW: Final = "(?, ?, ?, ?, ?, ?, 0, ?, ?, ?)"
 INSERTS: Final = {rows: SQL["insert"].replace(ROW, ", ".join([ROW] * rows)) for rows in (64, 32, 16, 8, 4, 2, 1)}
 
-_status, _partition = attrgetter("status"), attrgetter("partition")
+_status = attrgetter("listed_status")
 _encode_run = msgspec.json.Encoder().encode
 
 
@@ -39,19 +41,29 @@ class Adds:
     bodies: Sequence[bytes]
     on_conflict: OnConflict
 
-    def __call__(self, pen: "Pen") -> list[Conflict]:
+    def __call__(self, pen: "Transaction") -> list[Conflict]:
         """Add them, or raise."""
         return pen.add(self)
 
 
-class Pen:
-    """What one call writes with: it remembers where it changed something, and how the counts change."""
+class Transaction:
+    """What one call writes with: it remembers what it changed, and how the counts change."""
 
     def __init__(self, connection: apsw.Connection, now: int) -> None:
         self._connection = connection
         self._now = now
-        self.touched: set[int] = set()
+        self.touched = News()
         self.counted: Counter[int] = Counter()
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """What it writes to."""
+        return self._connection
+
+    @property
+    def now(self) -> int:
+        """When the call is made, by the store's clock."""
+        return self._now
 
     # -- anyone
 
@@ -69,7 +81,8 @@ class Pen:
             return False
         for status, count in Counter(map(_status, tasks)).items():
             self.counted[NUMBERS[status]] += count
-        self.touched.update(map(_partition, tasks))
+        for task in tasks:
+            self.touched.see(task)
         return True
 
     def add(self, adds: Adds) -> list[Conflict]:
@@ -78,13 +91,11 @@ class Pen:
         if self.insert(tasks, adds.bodies):  # almost always
             return [Conflict(task, added=True) for task in tasks]
         there = load(self._connection, [task.id for task in tasks])
-        settled = steps.settle({task_id: task for task_id, (_, task) in there.items()}, tasks, on_conflict)
+        settled = settle({task_id: task for task_id, (_, task) in there.items()}, tasks, on_conflict)
         anew = [settled.changed[task_id] for task_id in settled.changed if task_id in settled.anew]
-        self._connection.executemany(SQL["renew_task"], ((*_new_row(task, bounds.encode(task)),) for task in anew))
+        self._connection.executemany(SQL["renew_task"], ((*_new_row(task, validation.encode(task)),) for task in anew))
         placed = [(there[task_id][0], task) for task_id, task in settled.changed.items() if task_id not in settled.anew]
-        self._connection.executemany(
-            SQL["replace"], ((*_new_row(task, bounds.encode(task))[1:], serial) for serial, task in placed)
-        )
+        self._replace(placed)
         for task in settled.changed.values():
             self._note(there[task.id][1] if task.id in there else None, task)
         return settled.conflicts
@@ -110,7 +121,7 @@ class Pen:
 
     def reschedule(self, task_id: str, run_at: int) -> Task:
         """Move a task, or raise."""
-        [task] = self.each([task_id], lambda task: steps.move(task, run_at))
+        [task] = self.each([task_id], lambda task: transitions.reschedule(task, run_at))
         if task is None:
             raise UnknownTask(task_id)
         return task
@@ -123,13 +134,11 @@ class Pen:
         for task in tasks:
             if task.id not in there:
                 raise UnknownTask(task.id)
-            changed[task.id] = steps.amend(changed.get(task.id) or there[task.id][1], task)
+            changed[task.id] = transitions.update(changed.get(task.id) or there[task.id][1], task)
             answers.append(changed[task.id])
-        self._connection.executemany(
-            SQL["replace"],
-            ((*_new_row(task, bounds.encode(task))[1:], there[task_id][0]) for task_id, task in changed.items()),
-        )
-        self.touched.update(task.partition for task in answers)
+        self._replace((there[task_id][0], task) for task_id, task in changed.items())
+        for task in changed.values():
+            self._note(there[task.id][1], task)
         return answers
 
     def remove(self, ids: Sequence[str]) -> list[Task | None]:
@@ -138,8 +147,8 @@ class Pen:
         gone = [row for row in there.values() if not self._runs(*row)]
         self._connection.executemany(SQL["remove"], ((serial,) for serial, _ in gone))
         self._connection.executemany(SQL["purge_runs_of"], ((task.id,) for _, task in gone))
-        self.counted.subtract(NUMBERS[task.status] for _, task in gone)
-        self.touched.update(task.partition for _, task in gone)
+        self.counted.subtract(NUMBERS[task.listed_status] for _, task in gone)
+        self.touched.touch(*(task.partition for _, task in gone))
         for serial, task in gone:
             if task.status is Status.RUNNING:  # nobody runs it any more, and it is not there to stay
                 there[task.id] = serial, replace(task, status=Status.PENDING)
@@ -151,9 +160,17 @@ class Pen:
             return task.status is Status.RUNNING
         return bool(self._connection.execute(SQL["is_held"], (serial, self._now)).get)
 
-    def cancel(self, ids: Sequence[str], reason: str) -> list[Task | None]:
+    def cancel(self, ids: Sequence[str], reason: str, *, run_only: bool) -> list[Task | None]:
         """Cancel tasks, or ask them to stop."""
-        return self.each(ids, lambda task: steps.cancel(task, reason, self._now))
+        return self.each(ids, step_for(transitions.cancel, reason, self._now, run_only=run_only))
+
+    def resume(self, ids: Sequence[str], *, run_missed: bool) -> list[Task | None]:
+        """Let paused tasks begin again."""
+        return self.each(ids, step_for(transitions.resume, self._now, run_missed=run_missed))
+
+    def run_now(self, ids: Sequence[str]) -> list[Task | None]:
+        """Let tasks that wait run now."""
+        return self.each(ids, step_for(transitions.run_now, self._now))
 
     def purge(self, before: int) -> tuple[int, int]:
         """Delete some of what was over before a moment; return how many tasks, and how many rows."""
@@ -163,58 +180,7 @@ class Pen:
         self._connection.execute(SQL["purge_runs"], (before, PURGE_ROWS))
         return len(gone), max(len(gone), self._connection.changes())
 
-    # -- nodes
-
-    def heartbeat(self, node: str, ttl_ms: int) -> list[str]:
-        """Say that a node lives, and return all that do."""
-        self._connection.execute(SQL["heartbeat"], (node, self._now + ttl_ms))
-        self._connection.execute(SQL["forget_the_dead"], (self._now,))
-        return [living for (living,) in self._connection.execute(SQL["nodes"])]
-
-    def leave(self, node: str) -> None:
-        """Say that a node lives no more."""
-        self._connection.execute(SQL["leave"], (node,))
-
     # -- owners
-
-    def acquire(self, partitions: Sequence[int], node: str, ttl_ms: int) -> list[Lease]:
-        """Take leases that nobody holds."""
-        rows = list(self._connection.execute(SQL["partitions"]))
-        got = []
-        for part in dict.fromkeys(partitions):
-            if 0 <= part < len(rows) and rows[part][3] <= self._now:
-                _, epoch, _, _, checkpoint = rows[part]
-                lease = Lease(
-                    partition=part,
-                    node=node,
-                    epoch=epoch + 1,
-                    nonce=secrets.token_hex(8),
-                    expires_at=self._now + ttl_ms,
-                    checkpoint=checkpoint,
-                )
-                got.append(lease)
-        self._lease(got)
-        return got
-
-    def renew(self, leases: Sequence[Lease], ttl_ms: int) -> list[Lease]:
-        """Hold on to leases."""
-        held = held_of(self._connection, leases, self._now)
-        renewed = [
-            replace(lease, expires_at=self._now + ttl_ms, checkpoint=checkpoint) for lease, checkpoint in held.values()
-        ]
-        self._lease(renewed)
-        return renewed
-
-    def release(self, leases: Sequence[Lease]) -> None:
-        """Give leases back."""
-        held = held_of(self._connection, leases, self._now)
-        self._lease([replace(lease, node="", nonce="", expires_at=0) for lease, _ in held.values()])
-        self.touched |= held.keys()
-
-    def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
-        """Note how far owned partitions are."""
-        held = held_of(self._connection, leases, self._now)
-        self._connection.executemany(SQL["checkpoint"], ((moment, part) for part in held))
 
     def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> tuple[list[Task], list[UnreadableTask]]:
         """Make pending tasks running; return those, and what could not be read of what was wanted."""
@@ -224,27 +190,44 @@ class Pen:
         for task in passed:
             del there[task.id]
         claimed = [
-            (serial, steps.claim(task, until))
+            (serial, transitions.claim(task, until))
             for serial, task in map(there.__getitem__, filter(there.__contains__, dict.fromkeys(ids)))
-            if task.status is Status.PENDING and task.run_at <= until and task.partition in held
+            if transitions.may_claim(task, until) and task.partition in held
         ]
         self._connection.executemany(
             SQL["claim"],
-            ((task.version, held[task.partition][0].epoch, bounds.encode(task), serial) for serial, task in claimed),
+            (
+                (task.version, held[task.partition][0].epoch, validation.encode(task), serial)
+                for serial, task in claimed
+            ),
         )
         self._count(Status.PENDING, Status.RUNNING, len(claimed))
         return [task for _, task in claimed], passed
 
+    def move(self, leases: Sequence[Lease], ids: Sequence[str], partition: int) -> list[str]:
+        """Move pending tasks to another partition; return which."""
+        held = held_of(self._connection, leases, self._now)
+        moved = [
+            (serial, transitions.move(task, partition))
+            for serial, task in load(self._connection, ids).values()
+            if task.partition in held and transitions.may_move(task, partition)
+        ]
+        self._connection.executemany(
+            SQL["move"], ((partition, task.version, validation.encode(task), serial) for serial, task in moved)
+        )
+        for _, task in moved:
+            self.touched.see(task)
+        return [task.id for _, task in moved]
+
     def finish(self, finishes: Sequence[Finish], after: Sequence[Task], bodies: Sequence[bytes]) -> list[bool]:
         """Put finished tasks back; brought along is how they will be if nobody has changed them since the claim."""
-        held = held_of(self._connection, [finish.lease for finish in finishes], self._now)
-        ours = [_holds(held, finish) for finish in finishes]
-        if all(ours):
+        ours = finishable(self._connection, finishes)
+        if all(ours) and not any(finish.task.cancel_requested for finish in finishes):
             before = self._connection.total_changes()
             self._connection.executemany(SQL["finish"], map(_finished_row, finishes, after, bodies))
             if self._connection.total_changes() - before == len(finishes):  # almost always: each was as it was claimed
                 for task in after:
-                    self._count(Status.RUNNING, task.status, 1)
+                    self._count(Status.RUNNING, task.listed_status, 1)
                 self._remember(finishes)
                 return ours
             self._connection.execute("ROLLBACK TO call")
@@ -253,20 +236,29 @@ class Pen:
     def _finish_each(self, finishes: Sequence[Finish], ours: list[bool]) -> list[bool]:
         there = load(self._connection, [finish.task.id for finish in finishes])
         changed: dict[str, Row] = {}
+        written: list[Finish] = []
+        others: dict[str, Row] = {}  # that have another handler or priority from now on
         for number, finish in enumerate(finishes):
             row = there.get(finish.task.id)
-            if row is None or finish.task.id in changed or not steps.may_finish(row[1], finish):
+            if row is None or finish.task.id in changed or finish.task.id in others or not _is_this_run(row[1], finish):
                 ours[number] = False
             if row is not None and ours[number]:
-                after = steps.finish(row[1], finish.task, self._now)
-                changed[after.id] = row[0], after
-                self._count(Status.RUNNING, after.status, 1)
+                after, skipped = transitions.conclude(row[1], finish.task, self._now, finish.skipped)
+                written.append(replace(finish, skipped=skipped))
+                if transitions.was_merged(finish.task, after):
+                    self.touched.see(after)  # its owner knows only what it wrote
+                same = after.handler == row[1].handler and after.priority == row[1].priority
+                (changed if same else others)[after.id] = row[0], after
+                self._count(Status.RUNNING, after.listed_status, 1)
         self._change(changed.values())
-        self._remember(compress(finishes, ours))
+        self._replace(others.values())
+        self._remember(written)
         return ours
 
     def _remember(self, finishes: Iterable[Finish]) -> None:
-        runs = [(finish.task.id, finish.run) for finish in finishes if finish.run is not None]
+        runs = [
+            (finish.task.id, run) for finish in finishes for run in (finish.run, *finish.skipped) if run is not None
+        ]
         self._connection.executemany(
             SQL["add_run"], ((task_id, run.attempt, run.finished_at, _encode_run(run)) for task_id, run in runs)
         )
@@ -274,42 +266,35 @@ class Pen:
     # -- within
 
     def _change(self, rows: Iterable[Row]) -> None:
-        self._connection.executemany(
-            SQL["change"],
-            (
-                (NUMBERS[task.status], task.run_at, task.version, _ended_at(task), bounds.encode(task), serial)
-                for serial, task in rows
-            ),
-        )
+        self._connection.executemany(SQL["change"], ((*_changed_row(task), serial) for serial, task in rows))
 
-    def _lease(self, leases: Iterable[Lease]) -> None:
+    def _replace(self, rows: Iterable[Row]) -> None:
+        """Write tasks of which columns change that an index is on, too."""
         self._connection.executemany(
-            SQL["lease"],
-            ((lease.node, lease.epoch, lease.nonce, lease.expires_at, lease.partition) for lease in leases),
+            SQL["replace"], ((*_new_row(task, validation.encode(task))[1:], serial) for serial, task in rows)
         )
 
     def _note(self, before: Task | None, after: Task) -> None:
         if before is not None:
-            self.counted[NUMBERS[before.status]] -= 1
-            self.touched.add(before.partition)
-        self.counted[NUMBERS[after.status]] += 1
-        self.touched.add(after.partition)
+            self.counted[NUMBERS[before.listed_status]] -= 1
+            self.touched.touch(before.partition)
+        self.counted[NUMBERS[after.listed_status]] += 1
+        self.touched.see(after)
 
     def _count(self, before: Status, after: Status, tasks: int) -> None:
         self.counted[NUMBERS[before]] -= tasks
         self.counted[NUMBERS[after]] += tasks
 
 
-def _holds(held: Mapping[int, tuple[Lease, int]], finish: Finish) -> bool:
-    lease = held.get(finish.lease.partition)
-    return lease is not None and lease[0].nonce == finish.lease.nonce
+def _is_this_run(there: Task, finish: Finish) -> bool:
+    return transitions.may_finish(there, finish.task, finish.lease.partition)
 
 
 def _finished_row(
     finish: Finish, task: Task, body: bytes
 ) -> tuple[int, int, int, int | None, bytes, str, int, int, str, int]:
     return (
-        NUMBERS[task.status],
+        NUMBERS[task.listed_status],
         task.run_at,
         task.version,
         _ended_at(task),
@@ -326,11 +311,15 @@ def _ended_at(task: Task) -> int | None:
     return task.finished_at if task.status in ENDED else None
 
 
+def _changed_row(task: Task) -> tuple[int, int, int, int | None, bytes]:
+    return NUMBERS[task.listed_status], task.run_at, task.version, _ended_at(task), validation.encode(task)
+
+
 def _new_row(task: Task, body: bytes) -> tuple[str, int, int, int, int, int, int | None, str, bytes]:
     return (
         task.id,
         task.partition,
-        NUMBERS[task.status],
+        NUMBERS[task.listed_status],
         task.run_at,
         task.priority,
         task.version,

@@ -16,8 +16,13 @@ Plain pytest runs it: each test opens a fresh, empty store of at least eight par
 virtual clock that it is given. Every call goes through `LegalStore`, which holds each change against the table of
 what may become of what. `tickwheel.testing.stores.model`, which needs Hypothesis, compares a store with
 `MemoryStore` step by step.
+
+A store that can list what is due by priority passes `RankingConformance` as well, a class to inherit from besides; one
+that knows which node has which handlers, and can move tasks there, passes `RoutingConformance`. A store that has one
+of these capabilities and does not inherit the class fails.
 """
 
+from tickwheel.clock import VirtualClock
 from tickwheel.testing.stores.adding import Adding
 from tickwheel.testing.stores.amending import Amending
 from tickwheel.testing.stores.changing import Changing
@@ -26,10 +31,21 @@ from tickwheel.testing.stores.leasing import Leasing
 from tickwheel.testing.stores.legal import LegalStore
 from tickwheel.testing.stores.listing import Listing
 from tickwheel.testing.stores.meeting import Meeting
+from tickwheel.testing.stores.ranking import RankingConformance
+from tickwheel.testing.stores.routing import RoutingConformance
+from tickwheel.testing.stores.running import Running
+from tickwheel.testing.stores.scenario import scenario
 from tickwheel.testing.stores.searching import Searching
 
-__all__ = ["LegalStore", "StoreConformance"]
+__all__ = ["LegalStore", "RankingConformance", "RoutingConformance", "StoreConformance"]
 
 
-class StoreConformance(Adding, Changing, Amending, Listing, Searching, Meeting, Leasing, Claiming):
+class StoreConformance(Adding, Changing, Amending, Listing, Searching, Meeting, Leasing, Claiming, Running):
     """Every sentence of the contract, as tests."""
+
+    @scenario
+    async def test_a_store_passes_the_suite_of_each_capability_it_has(
+        self, store: LegalStore, _clock: VirtualClock
+    ) -> None:
+        for capability, suite in (("overdue", RankingConformance), ("move", RoutingConformance)):
+            assert hasattr(store.store, capability) == isinstance(self, suite), capability

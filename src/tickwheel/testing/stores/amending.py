@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from tickwheel.clock import VirtualClock
-from tickwheel.errors import InvalidTask, PayloadTooLarge, TaskHasChanged, TaskIsOver, TaskIsRunning, UnknownTask
+from tickwheel.errors import InvalidTask, PayloadTooLarge, TaskFinished, TaskRunning, UnknownTask, VersionMismatch
 from tickwheel.stores.contract import Filter, Finish
-from tickwheel.tasks.record import Run, Status
+from tickwheel.tasks.record import Run, RunStatus, Status
 from tickwheel.tasks.triggers import Every
 from tickwheel.testing.stores.legal import LegalStore
 from tickwheel.testing.stores.scenario import Opening, ids, own, raised, scenario, start, task
@@ -39,7 +39,7 @@ class Amending(Opening):
     async def test_what_was_changed_meanwhile_is_not_amended(self, store: LegalStore, _clock: VirtualClock) -> None:
         await store.add([task("a"), task("b")])
         await store.reschedule("a", 5)
-        error = await raised(TaskHasChanged, store.amend([task("b", 9), task("a", 9)]))
+        error = await raised(VersionMismatch, store.amend([task("b", 9), task("a", 9)]))
         assert (error.task_id, error.version) == ("a", 1)
         assert await store.get(["b"]) == [task("b")]
         await raised(UnknownTask, store.amend([task("x")]))
@@ -47,11 +47,11 @@ class Amending(Opening):
     @scenario
     async def test_what_runs_or_is_over_is_not_amended(self, store: LegalStore, _clock: VirtualClock) -> None:
         _, [running] = await start(store, task("a"))
-        await raised(TaskIsRunning, store.amend([running]))
+        await raised(TaskRunning, store.amend([running]))
         await store.add([task("b", 5000)])
         [over] = await store.cancel(["b"], "no")
         assert over is not None
-        await raised(TaskIsOver, store.amend([over]))
+        await raised(TaskFinished, store.amend([over]))
 
     @scenario
     async def test_what_no_task_can_be_is_refused(self, store: LegalStore, _clock: VirtualClock) -> None:
@@ -66,13 +66,13 @@ class Amending(Opening):
         await store.add([task("a")])
         [paused] = await store.pause(["a"])
         assert paused is not None
-        [amended] = await store.amend([replace(paused, run_at=7, status=Status.PENDING)])
-        assert (amended.status, amended.run_at, amended.version) == (Status.PAUSED, 7, 2)
+        [amended] = await store.amend([replace(paused, run_at=7, paused=False)])
+        assert (amended.listed_status, amended.run_at, amended.version) == (Status.PAUSED, 7, 2)
 
     @scenario
     async def test_what_does_not_run_is_removed_with_its_runs(self, store: LegalStore, _clock: VirtualClock) -> None:
         leases, [first, second] = await start(store, task("a"), task("b"))
-        run = Run(task_id="a", attempt=1, occurrence_at=0, started_at=0, finished_at=1, status=Status.COMPLETED)
+        run = Run(task_id="a", attempt=1, occurrence_at=0, started_at=0, finished_at=1, status=RunStatus.COMPLETED)
         done = Finish(lease=leases[0], task=replace(first, status=Status.COMPLETED), run=run)
         assert await store.finish([done]) == [True]
         await store.add([task("c", 7), task("d", 8)])

@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from tickwheel.clock import VirtualClock
-from tickwheel.errors import InvalidTask, TaskIsOver, TaskIsRunning, UnknownTask
+from tickwheel.errors import InvalidTask, TaskFinished, TaskRunning, UnknownTask
 from tickwheel.stores.contract import Finish
-from tickwheel.tasks.record import ENDED, Run, Status
+from tickwheel.tasks.record import ENDED, Run, RunStatus, Status
 from tickwheel.testing.stores.legal import LegalStore
 from tickwheel.testing.stores.scenario import Opening, ids, now_of, own, raised, scenario, start, task
 
@@ -54,7 +54,7 @@ class Changing(Opening):
         leases = await own(store, 0)
         assert ids(await store.due(leases, 10**6, None, 10)) == ["b", "a"]
         await store.pause(["a"])
-        assert (await store.reschedule("a", 500)).status is Status.PAUSED
+        assert (await store.reschedule("a", 500)).listed_status is Status.PAUSED
         await store.resume(["a"])
         assert ids(await store.due(leases, 10**6, None, 10)) == ["a", "b"]
 
@@ -72,11 +72,11 @@ class Changing(Opening):
     ) -> None:
         assert (await raised(UnknownTask, store.reschedule("x", 1))).task_id == "x"
         _, [running] = await start(store, task("a"))
-        assert (await raised(TaskIsRunning, store.reschedule("a", 1))).task_id == "a"
+        assert (await raised(TaskRunning, store.reschedule("a", 1))).task_id == "a"
         assert await store.get(["a"]) == [running]
         await store.add([task("b")])
         await store.cancel(["b"], "no")
-        assert (await raised(TaskIsOver, store.reschedule("b", 1))).status == "cancelled"
+        assert (await raised(TaskFinished, store.reschedule("b", 1))).status == "cancelled"
         await raised(InvalidTask, store.reschedule("b", -1))
 
     @scenario
@@ -85,7 +85,8 @@ class Changing(Opening):
         leases = await own(store, 0)
         paused, missing = await store.pause(["a", "x"])
         assert missing is None
-        assert paused == replace(task("a", 1), status=Status.PAUSED, version=1)
+        assert paused == replace(task("a", 1), paused=True, version=1)
+        assert paused.listed_status is Status.PAUSED
         assert await store.pause(["a"]) == [paused]
         assert ids(await store.due(leases, 10**6, None, 10)) == ["b"]
         assert await store.claim(leases, ["a"], 1000) == []
@@ -95,10 +96,21 @@ class Changing(Opening):
         assert ids(await store.due(leases, 10**6, None, 10)) == ["a", "b"]
 
     @scenario
-    async def test_what_runs_is_neither_paused_nor_revived(self, store: LegalStore, _clock: VirtualClock) -> None:
+    async def test_a_change_that_withdraws_a_run_is_counted(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await store.add([task("a", 10**14), task("b", 10**14)])
+        await store.pause(["a", "b"])
+        running, _ = await store.run_now(["a", "b"])
+        assert running is not None
+        assert (await store.counts())[Status.PENDING] == 2
+        await store.amend([replace(running, run_at=10**14, run_now_requested=False, next_at=None)])
+        assert await store.counts() == {**dict.fromkeys(Status, 0), Status.PENDING: 1, Status.PAUSED: 1}
+        assert ids(await store.due(await own(store), 10**15, None, 10)) == ["b"]
+        await store.remove(["a", "b"])
+        assert await store.counts() == dict.fromkeys(Status, 0)
+
+    @scenario
+    async def test_what_runs_is_not_revived(self, store: LegalStore, _clock: VirtualClock) -> None:
         _, [running] = await start(store, task("a"))
-        assert await store.pause(["a"]) == [running]
-        assert await store.resume(["a"]) == [running]
         assert await store.revive(["a"], 1) == [running]
 
     @scenario
@@ -127,7 +139,7 @@ class Changing(Opening):
         noon = now_of(clock)
 
         def run_of(number: int, at: int) -> Run:
-            fields = {"occurrence_at": 0, "started_at": at - 1, "finished_at": at, "status": Status.COMPLETED}
+            fields = {"occurrence_at": 0, "started_at": at - 1, "finished_at": at, "status": RunStatus.COMPLETED}
             return Run(task_id=claimed[number].id, attempt=claimed[number].attempt, **fields)  # type: ignore[arg-type]
 
         done = [replace(each, status=Status.COMPLETED) for each in claimed]
@@ -158,5 +170,12 @@ class Changing(Opening):
         await store.add([task(each) for each in many])
         await store.cancel(many, "no")
         await store.add([task("stays")])
-        assert await store.purge(2**53 - 1) == 2500
+        rests = 0
+
+        async def rest() -> None:
+            nonlocal rests
+            rests += 1
+
+        assert await store.purge(2**53 - 1, rest) == 2500
+        assert rests >= 1  # it is done in steps, and others have their turn in between
         assert (await store.counts()) == {**dict.fromkeys(Status, 0), Status.PENDING: 1}

@@ -7,9 +7,11 @@ from msgspec.structs import replace
 from tickwheel.clock import VirtualClock
 from tickwheel.errors import BatchTooLarge, InvalidTask, PayloadTooLarge
 from tickwheel.stores.contract import Due, Finish
-from tickwheel.tasks.record import Run, Status
+from tickwheel.tasks.record import Run, RunStatus, Status
+from tickwheel.tasks.transitions import crash
+from tickwheel.tasks.triggers import Every
 from tickwheel.testing.stores.legal import LegalStore
-from tickwheel.testing.stores.scenario import Opening, ids, now_of, own, raised, scenario, start, task
+from tickwheel.testing.stores.scenario import Opening, ids, lapse, now_of, own, raised, scenario, start, task
 
 __all__ = ["Claiming"]
 
@@ -102,10 +104,12 @@ class Claiming(Opening):
             replace(claimed[0], status=Status.COMPLETED, result={"n": 1}, runs=1, finished_at=1500),
             replace(claimed[1], status=Status.FAILED, error="Traceback", failures=1, reason="no luck"),
             replace(claimed[2], status=Status.PENDING, run_at=9000, occurrence_at=8000, failures=1),
-            replace(claimed[3], status=Status.PAUSED, run_at=9000),
+            replace(claimed[3], status=Status.PENDING, run_at=9000),
         ]
+        await store.pause(["d"])
         assert await store.finish([Finish(lease=leases[0], task=each) for each in wanted]) == [True] * 4
         expected = [replace(each, version=2) for each in wanted]
+        expected[3] = replace(expected[3], paused=True, version=3)
         expected[1] = replace(expected[1], finished_at=now_of(clock))
         assert await store.get(list("abcd")) == expected
         assert ids(await store.due(leases, 9000, None, 10)) == ["c"]
@@ -122,7 +126,15 @@ class Claiming(Opening):
         ]
         done = [replace(each, status=Status.COMPLETED, result=each.id, finished_at=2, version=1) for each in claimed]
         runs = [
-            Run(task_id=each, attempt=1, occurrence_at=0, started_at=1, finished_at=2, status=Status.FAILED, error=each)
+            Run(
+                task_id=each,
+                attempt=1,
+                occurrence_at=0,
+                started_at=1,
+                finished_at=2,
+                status=RunStatus.FAILED,
+                error=each,
+            )
             for each in words
         ]
         runs_of = [None, *runs[1:]]  # not every run is remembered
@@ -141,7 +153,7 @@ class Claiming(Opening):
     @scenario
     async def test_a_stale_attempt_cannot_finish(self, store: LegalStore, _clock: VirtualClock) -> None:
         [lease], [first] = await start(store, task("a"))
-        run = Run(task_id="a", attempt=1, occurrence_at=0, started_at=1, finished_at=2, status=Status.COMPLETED)
+        run = Run(task_id="a", attempt=1, occurrence_at=0, started_at=1, finished_at=2, status=RunStatus.COMPLETED)
         done = Finish(lease=lease, task=replace(first, status=Status.COMPLETED), run=run)
         assert await store.finish([Finish(lease=lease, task=replace(first, status=Status.PENDING))]) == [True]
         assert await store.finish([done]) == [False]  # it does not run
@@ -167,7 +179,7 @@ class Claiming(Opening):
         leases, claimed = await start(store, *(task(each) for each in "abcd"))
         await store.cancel(list("abcd"), "enough")
         clock.advance(1)
-        ends = [Status.PENDING, Status.PAUSED, Status.COMPLETED, Status.CANCELLED]
+        ends = [Status.PENDING, Status.FAILED, Status.COMPLETED, Status.CANCELLED]
         finishes = [
             Finish(lease=leases[0], task=replace(each, status=end, result=1))
             for each, end in zip(claimed, ends, strict=True)
@@ -177,6 +189,24 @@ class Claiming(Opening):
         assert [each.status.value for each in after] == ["cancelled", "cancelled", "completed", "cancelled"]
         assert [each.reason for each in after] == ["enough", "enough", None, "enough"]
         assert all(each.finished_at == now_of(clock) and each.cancel_requested for each in after)
+
+    @scenario
+    async def test_an_orphan_that_was_asked_to_stop_ends_its_series_there(
+        self, store: LegalStore, clock: VirtualClock
+    ) -> None:
+        every = Every(interval_ms=1000)
+        old, _ = await start(store, task("a", trigger=every, times=-1, max_crashes=1))
+        await store.cancel(["a"], "enough")
+        await store.release(old)
+        clock.advance(10)
+        [new] = await own(store, 0, node="new")
+        [orphan] = await store.orphans([new], 10)
+        after, run, skipped = crash(orphan, now_of(clock), 0.5)
+        assert await store.finish([Finish(lease=new, task=after, run=run, skipped=skipped)]) == [True]
+        [ended] = await store.get(["a"])
+        assert ended is not None
+        assert (ended.status, ended.runs, ended.reason) == (Status.CANCELLED, 0, "enough")
+        assert [each.status for each in await store.history("a", 10)] == [RunStatus.FAILED], "nothing else was skipped"
 
     @scenario
     async def test_an_impossible_outcome_is_refused_with_its_batch(
@@ -197,7 +227,7 @@ class Claiming(Opening):
         old, claimed = await start(store, *(task(f"t{n}", partition=n % 2) for n in range(6)))
         assert await store.orphans(old, 10) == []
         await store.finish([Finish(lease=old[0], task=replace(claimed[0], status=Status.COMPLETED))])
-        clock.advance(10)
+        await lapse(store, clock, old)
         [new] = await own(store, 0, node="there")
         await store.add([task("own")])
         await store.claim([new], ["own"], 1000)

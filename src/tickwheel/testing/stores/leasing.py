@@ -8,7 +8,7 @@ from tickwheel.clock import VirtualClock
 from tickwheel.stores.contract import Finish
 from tickwheel.tasks.record import Status
 from tickwheel.testing.stores.legal import LegalStore
-from tickwheel.testing.stores.scenario import TTL_MS, Opening, ids, now_of, own, scenario, start, task
+from tickwheel.testing.stores.scenario import TTL_MS, Opening, end_of, ids, lapse, own, scenario, start, task
 
 __all__ = ["Leasing"]
 
@@ -20,7 +20,7 @@ class Leasing(Opening):
     async def test_a_free_partition_is_got_once(self, store: LegalStore, clock: VirtualClock) -> None:
         leases = await store.acquire([0, 1], "here", TTL_MS)
         assert [(lease.partition, lease.node, lease.epoch) for lease in leases] == [(0, "here", 1), (1, "here", 1)]
-        assert all(lease.expires_at == now_of(clock) + TTL_MS for lease in leases)
+        assert all(lease.expires_at == end_of(store, clock) for lease in leases)
         assert leases[0].nonce != leases[1].nonce
         [other] = await store.acquire([0, 1, 2], "there", TTL_MS)
         assert (other.partition, other.node) == (2, "there")
@@ -43,6 +43,11 @@ class Leasing(Opening):
         clock.advance_ns((TTL_MS - 1) * 1_000_000)
         assert await store.acquire([3], "there", TTL_MS) == []
         clock.advance_ns(1_000_000)
+        if not store.timed_leases:
+            clock.advance(1000)
+            assert await store.acquire([3], "there", TTL_MS) == [], "it is held until its node dies"
+            assert await store.renew([lease], TTL_MS) == [lease]
+            return
         assert await store.renew([lease], TTL_MS) == []
         [other] = await store.acquire([3], "there", TTL_MS)
         assert other.epoch == lease.epoch + 1
@@ -53,7 +58,7 @@ class Leasing(Opening):
         leases = await own(store, 0, 1)
         clock.advance(2)
         renewed = await store.renew(leases, TTL_MS)
-        assert renewed == [replace(lease, expires_at=now_of(clock) + TTL_MS) for lease in leases]
+        assert renewed == [replace(lease, expires_at=end_of(store, clock)) for lease in leases]
         clock.advance(2)
         assert await store.acquire([0, 1], "there", TTL_MS) == []
         # The token is the epoch and the nonce: an older copy of it is as good.
@@ -76,7 +81,7 @@ class Leasing(Opening):
         for turn in range(4):
             [lease] = await own(store, 0)
             epochs.append(lease.epoch)
-            if turn % 2:
+            if turn % 2 or not store.timed_leases:
                 await store.release([lease])
             else:
                 clock.advance(10)
@@ -88,7 +93,7 @@ class Leasing(Opening):
         assert [lease.checkpoint for lease in leases] == [0, 0]
         await store.checkpoint(leases[:1], 5000)
         assert [lease.checkpoint for lease in await store.renew(leases, TTL_MS)] == [5000, 0]
-        await store.release(leases[:1])
+        await store.release(leases[:1] if store.timed_leases else leases)
         clock.advance(10)
         assert [lease.checkpoint for lease in await own(store, 0, 1, node="there")] == [5000, 0]
 
@@ -102,18 +107,36 @@ class Leasing(Opening):
             assert await store.renew(leases, TTL_MS) == []
             assert await store.due(leases, 10**6, None, 10) == []
             assert await store.claim(leases, ["waits"], 1000) == []
-            assert await store.finish([finish]) == [False]
             assert await store.orphans(leases, 10) == []
             await store.checkpoint(leases, 9000)
             await store.release(leases)
 
-        clock.advance(3)
+        await lapse(store, clock, leases)
         await nothing_works()  # it is over, though nobody else has it yet
+        if not store.finish_by_epoch:
+            assert await store.finish([finish]) == [False]
         [other] = await own(store, 0, node="there")
         assert other.checkpoint == 0
         await nothing_works()
+        assert await store.finish([finish]) == [False]
         assert await store.get(["ran"]) == [running]
         assert await store.renew([other], TTL_MS) == [other]
+
+    @scenario
+    async def test_what_ran_under_a_lease_can_be_finished_until_another_node_has_it(
+        self, store: LegalStore, clock: VirtualClock
+    ) -> None:
+        leases, running = await start(store, *(task(each) for each in "abc"))
+        done = [Finish(lease=leases[0], task=replace(each, status=Status.COMPLETED)) for each in running]
+        await lapse(store, clock, leases)
+        assert await store.finish(done[:1]) == [store.finish_by_epoch], "nobody else has it"
+        [again] = await own(store, 0)
+        assert again.epoch == leases[0].epoch + 1
+        assert await store.finish(done[1:2]) == [store.finish_by_epoch], "it is ours again"
+        await lapse(store, clock, [again])
+        [other] = await own(store, 0, node="there")
+        assert await store.finish(done[2:]) == [False], "it is another node's"
+        assert await store.finish([replace(done[2], lease=other)]) == [True]
 
     @scenario
     async def test_a_forged_lease_can_do_nothing(self, store: LegalStore, _clock: VirtualClock) -> None:
@@ -128,11 +151,14 @@ class Leasing(Opening):
         ]
         assert await store.renew(forgeries, TTL_MS) == []
         assert await store.claim(forgeries, ["a"], 1000) == []
+        [running] = await store.claim([lease], ["a"], 1000)
+        done = replace(running, status=Status.COMPLETED)
+        assert await store.finish([Finish(lease=forged, task=done) for forged in forgeries[:2]]) == [False, False]
 
     @scenario
     async def test_of_good_and_stale_leases_the_good_ones_work(self, store: LegalStore, clock: VirtualClock) -> None:
         stale = await own(store, 0)
-        clock.advance(10)
+        await lapse(store, clock, stale)
         good = await own(store, 1)
         await store.add([task("a", partition=0), task("b", partition=1), task("c", partition=2)])
         both = [*stale, *good]

@@ -3,7 +3,20 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from tickwheel.stores.contract import COUNT_MAX, Conflict, Due, Filter, Finish, Lease, OnConflict, Page, Store, Total
+from tickwheel.stores.contract import (
+    COUNT_MAX,
+    Change,
+    Conflict,
+    Due,
+    Filter,
+    Finish,
+    Lease,
+    OnConflict,
+    Page,
+    Rest,
+    Store,
+    Total,
+)
 from tickwheel.tasks.record import ENDED, LEGAL, Run, Status, Task
 
 __all__ = ["LegalStore"]
@@ -15,6 +28,18 @@ class LegalStore:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.partitions = store.partitions
+        self.keeps_skipped = store.keeps_skipped
+        self.local_clock = store.local_clock
+
+    @property
+    def timed_leases(self) -> bool:
+        """Whether leases expire."""
+        return self.store.timed_leases
+
+    @property
+    def finish_by_epoch(self) -> bool:
+        """Whether an expired lease lets finish."""
+        return self.store.finish_by_epoch
 
     @asynccontextmanager
     async def _watched(self, ids: Sequence[str], *, anew: bool = False) -> AsyncIterator[None]:
@@ -58,10 +83,10 @@ class LegalStore:
         """Read runs."""
         return await self.store.history(task_id, limit)
 
-    async def cancel(self, ids: Sequence[str], reason: str) -> list[Task | None]:
+    async def cancel(self, ids: Sequence[str], reason: str, *, run_only: bool = False) -> list[Task | None]:
         """Cancel, watched."""
         async with self._watched(ids):
-            return await self.store.cancel(ids, reason)
+            return await self.store.cancel(ids, reason, run_only=run_only)
 
     async def reschedule(self, task_id: str, run_at: int) -> Task:
         """Move, watched."""
@@ -87,19 +112,24 @@ class LegalStore:
         async with self._watched(ids):
             return await self.store.pause(ids)
 
-    async def resume(self, ids: Sequence[str]) -> list[Task | None]:
+    async def resume(self, ids: Sequence[str], *, run_missed: bool = False) -> list[Task | None]:
         """Resume, watched."""
         async with self._watched(ids):
-            return await self.store.resume(ids)
+            return await self.store.resume(ids, run_missed=run_missed)
+
+    async def run_now(self, ids: Sequence[str]) -> list[Task | None]:
+        """Run now, watched."""
+        async with self._watched(ids):
+            return await self.store.run_now(ids)
 
     async def revive(self, ids: Sequence[str], run_at: int) -> list[Task | None]:
         """Revive, watched."""
         async with self._watched(ids):
             return await self.store.revive(ids, run_at)
 
-    async def purge(self, before: int) -> int:
+    async def purge(self, before: int, rest: Rest | None = None) -> int:
         """Purge."""
-        return await self.store.purge(before)
+        return await self.store.purge(before, rest)
 
     async def heartbeat(self, node: str, ttl_ms: int) -> list[str]:
         """Say that a node lives."""
@@ -147,7 +177,7 @@ class LegalStore:
         """Note how far it is."""
         await self.store.checkpoint(leases, moment)
 
-    def changes(self, partitions: Sequence[int]) -> AsyncIterator[set[int]]:
+    def changes(self, partitions: Sequence[int]) -> AsyncIterator[dict[int, Change]]:
         """Listen."""
         return self.store.changes(partitions)
 
@@ -160,7 +190,9 @@ def check(old: Task | None, new: Task | None, *, anew: bool) -> None:
     if old is None:
         assert anew, f"{new} came from nowhere"
         return
-    asked = old.status is new.status is Status.RUNNING and new.cancel_requested and not old.cancel_requested
+    marks = (new.cancel_requested, new.cancel_run_only, new.paused, new.following)
+    marked = marks != (old.cancel_requested, old.cancel_run_only, old.paused, old.following)
+    asked = old.status is new.status is Status.RUNNING and marked
     replaced = anew and old.status in ENDED
     assert asked or replaced or new.status in LEGAL[old.status], f"{old.status} became {new.status}"
     assert new.version > old.version, f"{new} changed and has the version it had"

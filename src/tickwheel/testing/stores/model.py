@@ -10,7 +10,7 @@ Leases are told apart by chance, so that they are kept in pairs, and compared bu
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import settings as Settings  # noqa: N812 - it is a class
 from hypothesis import strategies as st
@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from tickwheel.clock import VirtualClock
 from tickwheel.errors import TickwheelError
-from tickwheel.stores.contract import Filter, Finish, Lease, OnConflict, Order, Page, Store
+from tickwheel.stores.contract import Filter, Finish, Lease, OnConflict, Order, Page, RoutesTasks, Store
 from tickwheel.stores.memory import MemoryStore
-from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.record import LEGAL, Run, RunStatus, Status, Task
+from tickwheel.tasks.triggers import Every
 from tickwheel.testing.stores.legal import LegalStore
 from tickwheel.testing.stores.scenario import now_of, task
 
@@ -33,7 +34,7 @@ Pair = tuple[Lease, Lease]  # what the model got, and what the store got
 ids = st.sampled_from(["a", "b", "c", "d", "e", "é"])
 id_lists = st.lists(ids, max_size=4)
 moments = st.integers(min_value=0, max_value=20)
-outcomes = st.sampled_from([status for status in Status if status is not Status.RUNNING])
+outcomes = st.sampled_from(sorted(LEGAL[Status.RUNNING]))
 
 
 @st.composite
@@ -47,8 +48,9 @@ def tasks(draw: st.DrawFn) -> Task:
         args={"n": draw(st.integers(0, 3))},
         partition=ord(task_id) % 3,
         priority=draw(st.integers(-1, 1)),
-        status=draw(st.sampled_from([Status.PENDING, Status.PENDING, Status.PAUSED])),
+        paused=draw(st.sampled_from([False, False, True])),
         tags=draw(st.sampled_from([[], ["red"], ["red", "blue"]])),
+        **draw(st.sampled_from([{}, {}, {"trigger": Every(interval_ms=7), "times": -1}])),
     )
 
 
@@ -57,6 +59,16 @@ def plain(answer: Any) -> Any:
     if isinstance(answer, Lease):
         return replace(answer, nonce="")
     return [plain(each) for each in answer] if isinstance(answer, list) else answer
+
+
+def routes(store: LegalStore) -> RoutesTasks:
+    """Return a store that can move tasks."""
+    return cast("RoutesTasks", store.store)
+
+
+async def moved(store: LegalStore, leases: list[Lease], chosen: list[str], partition: int) -> list[str]:
+    """Move tasks; in which order is for the store to say."""
+    return sorted(await routes(store).move(leases, chosen, partition))
 
 
 def check_against_memory(
@@ -79,8 +91,15 @@ class StoreMachine(RuleBasedStateMachine):
         self.clock = VirtualClock(wall_ns=0)
         self.runner = asyncio.Runner()
         self.stack = AsyncExitStack()
-        self.model = LegalStore(MemoryStore(now_ms=lambda: now_of(self.clock), partitions=PARTITIONS))
         self.store = LegalStore(self.runner.run(self.stack.enter_async_context(self.open(self.clock))))
+        self.model = LegalStore(
+            MemoryStore(
+                now_ms=lambda: now_of(self.clock),
+                partitions=PARTITIONS,
+                timed_leases=self.store.timed_leases,
+                finish_by_epoch=self.store.finish_by_epoch,
+            )
+        )
         self.leases: list[Pair] = []
         self.claimed: list[Task] = []
 
@@ -115,9 +134,9 @@ class StoreMachine(RuleBasedStateMachine):
     def add(self, new: list[Task], on_conflict: OnConflict) -> None:
         self.both(lambda store, _: store.add(new, on_conflict))
 
-    @rule(chosen=id_lists, reason=st.sampled_from(["no", "not now"]))
-    def cancel(self, chosen: list[str], reason: str) -> None:
-        self.both(lambda store, _: store.cancel(chosen, reason))
+    @rule(chosen=id_lists, reason=st.sampled_from(["no", "not now"]), run_only=st.booleans())
+    def cancel(self, chosen: list[str], reason: str, run_only: bool) -> None:  # noqa: FBT001 - drawn
+        self.both(lambda store, _: store.cancel(chosen, reason, run_only=run_only))
 
     @rule(chosen=ids, run_at=moments)
     def reschedule(self, chosen: str, run_at: int) -> None:
@@ -127,19 +146,25 @@ class StoreMachine(RuleBasedStateMachine):
     def remove(self, chosen: list[str]) -> None:
         self.both(lambda store, _: store.remove(chosen))
 
-    @rule(chosen=ids, run_at=moments, stale=st.booleans())
-    def amend(self, chosen: str, run_at: int, stale: bool) -> None:  # noqa: FBT001 - it is drawn
+    @rule(chosen=ids, run_at=moments, stale=st.booleans(), withdraw=st.booleans())
+    def amend(self, chosen: str, run_at: int, stale: bool, withdraw: bool) -> None:  # noqa: FBT001 - drawn
         there = self.runner.run(self.model.get([chosen]))[0] or task(chosen)
         wanted = replace(there, run_at=run_at, tags=["new"], priority=5, version=there.version - stale)
+        if withdraw:  # as a new time does: a paused task is listed as paused again
+            wanted = replace(wanted, run_now_requested=False)
         self.both(lambda store, _: store.amend([wanted]))
 
     @rule(chosen=id_lists)
     def pause(self, chosen: list[str]) -> None:
         self.both(lambda store, _: store.pause(chosen))
 
+    @rule(chosen=id_lists, run_missed=st.booleans())
+    def resume(self, chosen: list[str], run_missed: bool) -> None:  # noqa: FBT001 - drawn
+        self.both(lambda store, _: store.resume(chosen, run_missed=run_missed))
+
     @rule(chosen=id_lists)
-    def resume(self, chosen: list[str]) -> None:
-        self.both(lambda store, _: store.resume(chosen))
+    def run_now(self, chosen: list[str]) -> None:
+        self.both(lambda store, _: store.run_now(chosen))
 
     @rule(chosen=id_lists, run_at=moments)
     def revive(self, chosen: list[str], run_at: int) -> None:
@@ -173,6 +198,19 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(node=st.sampled_from(["k", "m", "n"]), ttl_ms=st.integers(1, 40))
     def heartbeat(self, node: str, ttl_ms: int) -> None:
         self.both(lambda store, _: store.heartbeat(node, ttl_ms))
+
+    @rule(
+        node=st.sampled_from(["k", "m", "n"]), ttl_ms=st.integers(1, 40), handlers=st.sets(st.sampled_from(["x", "y"]))
+    )
+    def publish(self, node: str, ttl_ms: int, handlers: set[str]) -> None:
+        if hasattr(self.store.store, "move"):
+            self.both(lambda store, _: routes(store).heartbeat(node, ttl_ms, handlers))
+            self.both(lambda store, _: routes(store).nodes())
+
+    @rule(chosen=id_lists, partition=st.integers(0, PARTITIONS))
+    def move(self, chosen: list[str], partition: int) -> None:
+        if hasattr(self.store.store, "move"):
+            self.both(lambda store, which: moved(store, self.of(which, self.leases), chosen, partition))
 
     @rule(node=st.sampled_from(["k", "m", "n"]))
     def leave(self, node: str) -> None:
@@ -218,7 +256,7 @@ class StoreMachine(RuleBasedStateMachine):
             occurrence_at=claimed.occurrence_at,
             started_at=0,
             finished_at=data.draw(moments),
-            status=Status.FAILED,
+            status=RunStatus.FAILED,
         )
         return wanted, data.draw(st.sampled_from([run, None]))
 

@@ -11,7 +11,7 @@ from tickwheel.stores.contract import Lease, Store
 from tickwheel.tasks.record import Task
 from tickwheel.testing.stores.legal import LegalStore
 
-__all__ = ["Opening", "ids", "now_of", "own", "raised", "scenario", "start", "task"]
+__all__ = ["Opening", "end_of", "ids", "lapse", "now_of", "own", "raised", "scenario", "start", "task"]
 
 S = TypeVar("S", bound="Opening")
 E = TypeVar("E", bound=TickwheelError)
@@ -75,6 +75,19 @@ async def own(store: Store, *partitions: int, node: str = "here", ttl_ms: int = 
     leases = await store.acquire(partitions or range(store.partitions), node, ttl_ms)
     assert leases
     return leases
+
+
+def end_of(store: Store, clock: VirtualClock, ttl_ms: int = TTL_MS) -> int | None:
+    """Return when a lease ends that is taken now; None if it does not."""
+    return now_of(clock) + ttl_ms if store.timed_leases else None
+
+
+async def lapse(store: Store, clock: VirtualClock, leases: list[Lease]) -> None:
+    """Let leases come to their end: by time, or where they have none by giving them back."""
+    if store.timed_leases:
+        clock.advance(10)
+    else:
+        await store.release(leases)
 
 
 async def start(store: Store, *tasks: Task) -> tuple[list[Lease], list[Task]]:

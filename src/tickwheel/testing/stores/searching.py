@@ -20,6 +20,18 @@ SHOP = [
 ]
 
 
+WRONG: dict[str, list[Any]] = {
+    "status": ["foo", 1, ["failed"]],
+    "order": ["size", [], None],
+    "handler": [1, ["h"], "\ud800"],
+    "id_prefix": [5, ("a", "A"), "\ud800"],
+    "tag": [5, ["t"]],
+    "text": [5, b"a", "\0"],
+    "due_after": ["1", 1.5, True],
+    "due_before": [2**64],
+}
+
+
 async def found(store: LegalStore, **fields: Any) -> list[str]:
     """Read all pages of a filter, two tasks each."""
     wanted, cursor, listed = Filter(**fields), None, []
@@ -69,7 +81,18 @@ class Searching(Opening):
     async def test_what_cannot_be_listed_is_refused(self, store: LegalStore, _clock: VirtualClock) -> None:
         await raised(InvalidFilter, store.query(Filter(order="due", status=Status.FAILED)))
         await raised(InvalidFilter, store.count(Filter(order="due", status=Status.FAILED)))
-        await raised(InvalidFilter, store.query(Filter(order="size")))  # type: ignore[arg-type] # it is wrong
+        for field, values in WRONG.items():
+            for value in values:
+                wrong = Filter(**{field: value})
+                error = await raised(InvalidFilter, store.query(wrong))
+                assert str(error).startswith(f"invalid {field} {value!r}: expected ")
+                assert (error.field, str(await raised(InvalidFilter, store.count(wrong)))) == (field, str(error))
+        assert "did you mean 'failed'?" in str(await raised(InvalidFilter, store.query(Filter(status="faled"))))  # type: ignore[arg-type]
+        assert (await raised(InvalidFilter, store.query("a"))).field == "filter"  # type: ignore[arg-type]
+        strange: list[Any] = [5, [], "x", "", "1,\ud800"]
+        for each in strange:
+            assert (await raised(InvalidCursor, store.query(Filter(order="due"), each))).field == "cursor"
+        assert (await raised(InvalidLimit, store.query(Filter(), None, "9"))).field == "limit"  # type: ignore[arg-type]
         cursors: list[tuple[Order, str]] = [
             ("newest", "1~"),
             ("oldest", "1"),

@@ -4,11 +4,10 @@ sqlite:///processes.db          a file of its own, beside the one with tasks
 postgresql://ann@host/shop      a database, which may be the one with tasks (extra `postgres`)
 """
 
-from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from tickwheel.errors import MissingExtra, UnknownStore
+from tickwheel.stores.urls import is_file_url, path_of, split_url
 from tickwheel.workflow.instances.contract import Change, Definition, Instance, InstanceStore, Loaded, Notice
 
 __all__ = ["Change", "Definition", "Instance", "InstanceStore", "Loaded", "Notice", "open_instances"]
@@ -18,15 +17,16 @@ KNOWN: Final = ("sqlite:///", "postgresql://")
 
 async def open_instances(url: str) -> InstanceStore:
     """Open the store a URL names."""
-    parts = urlsplit(url)
+    if is_file_url(url):
+        path = path_of(url)
+        from tickwheel.workflow.instances.sqlite import SqliteInstances  # noqa: PLC0415 - only when it is used
+
+        return await SqliteInstances.open(path)
+    parts = split_url(url, KNOWN)
     if parts.scheme in ("postgresql", "postgres"):
         try:
             from tickwheel.workflow.instances.postgres import PostgresInstances  # noqa: PLC0415 - only when it is used
         except ModuleNotFoundError as error:
             raise MissingExtra("PostgreSQL stores", str(error.name), "postgres") from error
         return await PostgresInstances.open(url)
-    if parts.scheme == "sqlite" and not parts.netloc and len(parts.path) > 1:
-        from tickwheel.workflow.instances.sqlite import SqliteInstances  # noqa: PLC0415 - as above
-
-        return await SqliteInstances.open(Path(unquote(parts.path[1:])))
     raise UnknownStore(url, KNOWN)

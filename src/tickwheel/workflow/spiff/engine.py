@@ -24,9 +24,17 @@ from uuid import uuid4
 from SpiffWorkflow.bpmn.script_engine import PythonScriptEngine
 
 from tickwheel.clock import Clock, SystemClock
-from tickwheel.errors import InstanceStuck, InvalidProcess, TryLater, UnknownInstance, UnknownProcess, UnknownWorkItem
+from tickwheel.errors import (
+    InstanceStuck,
+    InvalidProcess,
+    RetryAfter,
+    Snooze,
+    UnknownInstance,
+    UnknownProcess,
+    UnknownWorkItem,
+)
 from tickwheel.scheduler import AsyncScheduler
-from tickwheel.stores.bounds import check_limit
+from tickwheel.stores.validation import check_limit
 from tickwheel.tasks import Task, TaskContext
 from tickwheel.workflow.contract import WorkItem, WorkState
 from tickwheel.workflow.instances import Change, Instance, InstanceStore, Loaded, Notice, open_instances
@@ -259,7 +267,7 @@ class SpiffEngine:
 
         answer = await self._change(instance, act)
         if isinstance(answer, int):
-            raise TryLater("by the clock it is not due yet", answer)
+            raise Snooze(answer / 1000, "not due yet by the clock")
         return answer
 
     async def _reconcile(self) -> int:
@@ -305,7 +313,7 @@ class SpiffEngine:
     @property
     def _opened(self) -> InstanceStore:
         if self._store is None:
-            raise TryLater("this engine is not open: use `async with`, or await open()", NOT_OPEN_MS)
+            raise RetryAfter(NOT_OPEN_MS / 1000, "this engine is not open: use `async with`, or await open()")
         return self._store
 
     def _now(self) -> int:

@@ -6,12 +6,13 @@ import { h } from "../dom.js";
 import { fromLocal } from "../format.js";
 import { attempt, notice } from "../notices.js";
 import { mayWrite } from "../reader.js";
+import { isRecurring, shownStatus } from "../pieces.js";
 import { go } from "../route.js";
 import { t } from "../texts.js";
 
 const OFFERED = {
   pending: ["run", "reschedule", "pause", "cancel", "delete"],
-  paused: ["resume", "reschedule", "cancel", "delete"],
+  paused: ["resume", "run", "reschedule", "cancel", "delete"],
   running: ["cancel"],
   completed: ["run", "delete"],
   failed: ["retry", "delete"],
@@ -20,7 +21,7 @@ const OFFERED = {
 
 export function actionBar(task, done) {
   if (!mayWrite()) return null;
-  const verbs = OFFERED[task.status] ?? [];
+  const verbs = OFFERED[shownStatus(task)] ?? [];
   return h("div", { class: "actions", role: "group", "aria-label": t("task.actions") }, verbs.map(button));
 
   function button(verb) {
@@ -32,6 +33,7 @@ export function actionBar(task, done) {
   async function act(verb) {
     if (verb === "reschedule") return reschedule();
     if (verb === "cancel") return cancel();
+    if (verb === "resume" && isRecurring(task)) return resume();
     if (verb === "delete") return remove();
     await post(taskPath(task.id, verb));
     notice(t(`did.${verb}`));
@@ -40,14 +42,36 @@ export function actionBar(task, done) {
 
   async function cancel() {
     const field = h("input", { id: "reason", maxlength: "500", autocomplete: "off" });
-    const body = [h("label", { for: "reason" }, t("task.reason")), field];
-    const reason = await ask({
-      title: t("task.ask-cancel"), body, confirm: t("action.cancel"), danger: true, answer: () => field.value.trim(),
+    const only = tick("run-only", t("task.run-only"));
+    const offered = isRecurring(task) && task.status === "running";
+    const body = [h("label", { for: "reason" }, t("task.reason")), field, offered && only.row];
+    const answer = () => ({
+      ...(field.value.trim() && { reason: field.value.trim() }),
+      ...(only.input.checked && { run_only: true }),
     });
-    if (reason === null) return;
-    await post(taskPath(task.id, "cancel"), reason ? { reason } : {});
+    const wanted = await ask({ title: t("task.ask-cancel"), body, confirm: t("action.cancel"), danger: true, answer });
+    if (wanted === null) return;
+    await post(taskPath(task.id, "cancel"), wanted);
     notice(t("did.cancel"));
     done();
+  }
+
+  // What a series missed meanwhile is made up for only if that is asked for.
+  async function resume() {
+    const missed = tick("run-missed", t("task.run-missed"));
+    const answer = () => ({ run_missed: missed.input.checked });
+    const wanted = await ask({
+      title: t("task.ask-resume"), body: [missed.row], confirm: t("action.resume"), answer,
+    });
+    if (wanted === null) return;
+    await post(taskPath(task.id, "resume"), wanted);
+    notice(t("did.resume"));
+    done();
+  }
+
+  function tick(id, words) {
+    const input = h("input", { type: "checkbox", id });
+    return { input, row: h("div", { class: "field tick" }, input, h("label", { for: id }, words)) };
   }
 
   async function remove() {

@@ -20,7 +20,7 @@ function row(run, latest) {
     {},
     h("th", { scope: "row" }, number(run.attempt)),
     h("td", {}, statusOf(run.status)),
-    h("td", {}, momentOf(run.started)),
+    h("td", {}, run.started ? momentOf(run.started) : "–"),
     h("td", { class: "lateness" }, late, duration(run.late)),
     h("td", {}, duration(run.took)),
     h("td", { class: "name" }, run.worker ?? "–"),

@@ -2,20 +2,20 @@
 
 import { h } from "../dom.js";
 import { duration, momentOf } from "../format.js";
-import { statusOf } from "../pieces.js";
+import { shownStatus, statusOf } from "../pieces.js";
 import { t } from "../texts.js";
 
 const SHOWN = 12; // of its runs, the latest
 
 export function timeline(task, runs) {
-  const latest = [...runs].sort((one, other) => (one.started < other.started ? -1 : 1)).slice(-SHOWN);
+  const latest = [...runs].sort((one, other) => one.attempt - other.attempt).slice(-SHOWN);
   const steps = [
     step(task.created, t("timeline.added")),
     runs.length > SHOWN && h("li", { class: "soft" }, t("timeline.earlier", runs.length - SHOWN)),
-    latest.map((run) => step(run.started, t("timeline.run", run.attempt), statusOf(run.status), took(run))),
+    latest.map((run) => step(run.started ?? run.due, t("timeline.run", run.attempt), statusOf(run.status), took(run))),
     task.status === "running" && step(task.started, t("timeline.running"), statusOf("running")),
     task.status === "cancelled" && step(task.finished, t("timeline.over"), statusOf("cancelled"), task.reason),
-    (task.status === "pending" || task.status === "paused") && step(task.due, t("timeline.due"), statusOf(task.status)),
+    task.status === "pending" && step(task.due, t("timeline.due"), statusOf(shownStatus(task))),
   ];
   return h("ol", { class: "timeline" }, steps.flat().filter(Boolean));
 }

@@ -14,6 +14,7 @@ import { t } from "../texts.js";
 const KINDS = ["handler", "webhook", "queue"];
 const WHENS = ["delay", "at", "every", "cron"];
 const LATE = ["", "run_once", "run_all", "skip"];
+const OVERLAPS = ["", "skip", "queue_one"];
 const CONFLICTS = ["reject", "replace", "keep", "debounce"];
 
 export function show(root) {
@@ -71,6 +72,8 @@ export function show(root) {
         text("retries", { type: "number", step: "1", min: "0" }),
         text("timeout", { placeholder: "5m", autocomplete: "off" }),
         choice("late", LATE),
+        choice("overlap", OVERLAPS),
+        text("max_crashes", { type: "number", step: "1", min: "1" }),
         text("expires_at", { type: "datetime-local", step: "1" }),
         tick("at_most_once"),
       ),
@@ -136,8 +139,10 @@ export function show(root) {
     const body = { args, [kind]: kind === "webhook" ? { url: name } : name };
     body[way] = way === "at" ? fromLocal(form.value("at")) : form.value(way);
     if (way === "cron") body.tz = form.value("tz");
-    for (const field of ["id", "timeout", "late"]) if (form.value(field)) body[field] = form.value(field);
-    for (const field of ["priority", "times", "retries"]) {
+    for (const field of ["id", "timeout", "late", "overlap"]) {
+      if (form.value(field)) body[field] = form.value(field);
+    }
+    for (const field of ["priority", "times", "retries", "max_crashes"]) {
       if (form.value(field)) body[field] = Number(form.value(field));
     }
     const tags = form.value("tags").split(",").map((tag) => tag.trim()).filter(Boolean);

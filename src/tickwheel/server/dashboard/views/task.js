@@ -5,7 +5,9 @@ import { h, put } from "../dom.js";
 import { duration, momentOf, number, pretty } from "../format.js";
 import { listen } from "../live.js";
 import { say } from "../notices.js";
-import { listingOf, nothing, pairsOf, statusOf, tagsOf, triggerOf, troubleOf } from "../pieces.js";
+import {
+  isRecurring, listingOf, nothing, pairsOf, shownStatus, statusOf, tagsOf, triggerOf, troubleOf,
+} from "../pieces.js";
 import { actionBar } from "../task/actions.js";
 import { runsTable } from "../task/runs.js";
 import { timeline } from "../task/timeline.js";
@@ -51,8 +53,8 @@ export function show(root, route) {
 
   function draw(task, runs) {
     if (!page.isConnected) put(root, page);
-    if (status !== null && status !== task.status) say(t("task.became", word("status", task.status)));
-    status = task.status;
+    if (status !== null && status !== shownStatus(task)) say(t("task.became", word("status", shownStatus(task))));
+    status = shownStatus(task);
     document.title = `${task.id} · tickwheel`;
     renew("bar", [task], () => bar(task, refresh));
     renew("error", [task.error], () => task.error && trace(task.error));
@@ -94,12 +96,13 @@ function missing(id) {
 }
 
 function standing(task) {
-  return [...new Set([task.where, task.why, task.reason])].filter(Boolean).join(" · ");
+  const asked = task.cancel_requested && task.status === "running" && t("task.cancel-requested");
+  return [...new Set([task.where, task.reason, asked])].filter(Boolean).join(" · ");
 }
 
 function bar(task, done) {
   const words = h("span", { class: "soft" }, standing(task));
-  return h("div", { class: "bar" }, statusOf(task.status), words, actionBar(task, done));
+  return h("div", { class: "bar" }, statusOf(shownStatus(task)), words, actionBar(task, done));
 }
 
 function result(value) {
@@ -133,6 +136,11 @@ function facts(task) {
     [t("field.retry"), retries > 0 ? t("retry", tries) : "–"],
     [t("field.timeout"), duration(task.timeout)],
     [t("field.late"), word("late", task.late.mode)],
+    isRecurring(task) && [t("field.overlap"), word("overlap", task.overlap)],
+    [t("field.crashes"), t("task.crashes", { count: number(task.crashes), most: number(task.max_crashes) })],
+    task.snoozes > 0 && [t("field.snoozes"), number(task.snoozes)],
+    task.consecutive_failures > 0 && [t("field.consecutive_failures"), number(task.consecutive_failures)],
+    task.last_run && [t("field.last_run"), [statusOf(task.last_run.status), " ", momentOf(task.last_run.finished)]],
     [t("field.priority"), number(task.priority)],
     task.at_most_once && [t("field.at_most_once"), t("yes")],
     [t("field.tags"), task.tags.length ? tagsOf(task.tags) : "–"],

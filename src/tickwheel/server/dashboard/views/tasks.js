@@ -9,7 +9,7 @@ import { walkable } from "../keyboard.js";
 import { listen } from "../live.js";
 import { say } from "../notices.js";
 import { amend, go, link } from "../route.js";
-import { nothing, statusOf, tagsOf, triggerOf, troubleOf } from "../pieces.js";
+import { nothing, shownStatus, statusOf, tagsOf, triggerOf, troubleOf } from "../pieces.js";
 import { t } from "../texts.js";
 import { atMostEvery } from "../ticking.js";
 
@@ -175,7 +175,7 @@ function row(task) {
   return h(
     "tr",
     {},
-    h("td", {}, statusOf(task.status)),
+    h("td", {}, statusOf(shownStatus(task))),
     h("th", { scope: "row" }, h("a", { href: link(["task", task.id]), class: "id", "data-row": task.id }, task.id)),
     h("td", { class: "name" }, task.name),
     h("td", {}, momentOf(task.due, { relative: true })),

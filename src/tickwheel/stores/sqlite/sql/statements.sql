@@ -21,6 +21,9 @@ UPDATE tasks SET status = ?, run_at = ?, version = ?, finished_at = ?, body = ? 
 -- name: claim
 UPDATE tasks SET status = 2, version = ?, epoch = ?, body = ? WHERE serial = ?
 
+-- name: move
+UPDATE tasks SET part = ?, version = ?, body = ? WHERE serial = ?
+
 -- What changed since it was claimed has another version.
 -- name: finish
 UPDATE tasks SET status = ?, run_at = ?, version = ?, finished_at = ?, body = ?
@@ -38,6 +41,10 @@ REPLACE INTO runs (id, attempt, finished_at, body) VALUES (?, ?, ?, ?)
 -- name: history
 SELECT body FROM runs WHERE id = ? ORDER BY attempt DESC LIMIT ?
 
+-- name: is_past
+SELECT EXISTS (SELECT 1 FROM tasks WHERE finished_at < :before)
+    OR EXISTS (SELECT 1 FROM runs WHERE finished_at < :before)
+
 -- name: purge_tasks
 DELETE FROM tasks WHERE serial IN (SELECT serial FROM tasks WHERE finished_at < ? LIMIT ?) RETURNING id, status
 
@@ -50,35 +57,95 @@ DELETE FROM runs WHERE id = ?
 -- name: purge_runs
 DELETE FROM runs WHERE (id, attempt) IN (SELECT id, attempt FROM runs WHERE finished_at < ? LIMIT ?)
 
--- name: heartbeat
-REPLACE INTO nodes (node, expires_at) VALUES (?, ?)
+-- name: members
+SELECT node, active, lock, inode, process, database, expires_at, handlers, version FROM nodes ORDER BY node
+
+-- name: join
+REPLACE INTO nodes (node, active, lock, inode, process, database, expires_at, handlers, version)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: publish
+UPDATE nodes SET handlers = ?, version = ? WHERE node = ? RETURNING 1
+
+-- name: deactivate
+UPDATE nodes SET active = 0 WHERE node = ? AND active = 1 RETURNING 1
+
+-- name: beat
+REPLACE INTO nodes (node, expires_at, handlers, version) VALUES (?, ?, ?, ?)
 
 -- name: leave
 DELETE FROM nodes WHERE node = ?
 
+-- Of those that hold no lock.
 -- name: forget_the_dead
-DELETE FROM nodes WHERE expires_at <= ?
+DELETE FROM nodes WHERE expires_at <= ? AND lock = ''
 
--- name: nodes
-SELECT node FROM nodes ORDER BY node
+-- name: is_owner
+SELECT EXISTS (SELECT 1 FROM partitions WHERE node = ?)
+
+-- name: free
+UPDATE partitions SET node = '', expires_at = 0 WHERE node = ? RETURNING part
 
 -- name: leases
 SELECT part, node, epoch, expires_at, checkpoint FROM partitions WHERE expires_at > ? ORDER BY part
 
 -- name: partitions
-SELECT part, epoch, nonce, expires_at, checkpoint FROM partitions ORDER BY part
+SELECT part, node, epoch, nonce, expires_at, checkpoint FROM partitions ORDER BY part
 
 -- name: lease
 UPDATE partitions SET node = ?, epoch = ?, nonce = ?, expires_at = ? WHERE part = ?
 
+-- The nonce stays: until another node has it, its last owner can still finish what ran.
+-- name: release
+UPDATE partitions SET node = '', expires_at = 0 WHERE part = ?
+
+-- name: next_change
+UPDATE changes SET number = number + 1 RETURNING number
+
+-- name: last_change
+SELECT number FROM changes
+
+-- name: locks
+SELECT lock FROM nodes WHERE lock <> ''
+
 -- name: checkpoint
 UPDATE partitions SET checkpoint = ? WHERE part = ?
 
+-- Whether it must not run twice is in the body alone: the name may be part of the arguments as well, which does no harm.
 -- name: due
-SELECT run_at, id, part, priority, version, handler
+SELECT run_at, id, part, priority, version, handler, instr(body, '"at_most_once":true') > 0
 FROM tasks INDEXED BY tasks_due
 WHERE status = 0 AND (run_at, id) > (?, ?) AND run_at <= ? AND part IN (SELECT value FROM json_each(?))
 ORDER BY run_at, id LIMIT ?
+
+-- What is due and of one priority, but for some handlers.
+-- name: overdue
+SELECT run_at, id, part, priority, version, handler, instr(body, '"at_most_once":true') > 0
+FROM tasks INDEXED BY tasks_due
+WHERE status = 0 AND +priority = ? AND (run_at, id) > (?, ?) AND (run_at, id) <= (?, ?)
+  AND part IN (SELECT value FROM json_each(?)) AND handler NOT IN (SELECT value FROM json_each(?))
+ORDER BY run_at, id LIMIT ?
+
+-- name: overdue_ranked
+SELECT run_at, id, part, priority, version, handler, instr(body, '"at_most_once":true') > 0
+FROM tasks INDEXED BY tasks_ranked
+WHERE status = 0 AND priority <> 0 AND priority = ? AND (run_at, id) > (?, ?) AND (run_at, id) <= (?, ?)
+  AND part IN (SELECT value FROM json_each(?)) AND handler NOT IN (SELECT value FROM json_each(?))
+ORDER BY run_at, id LIMIT ?
+
+-- Where so many rows are passed, if there are more: found in the index alone, which is quick.
+-- name: overdue_end
+SELECT run_at, id FROM tasks INDEXED BY tasks_due
+WHERE status = 0 AND ? IS NOT NULL AND (run_at, id) > (?, ?) AND run_at <= ?
+ORDER BY run_at, id LIMIT 1 OFFSET ?
+
+-- name: overdue_end_ranked
+SELECT run_at, id FROM tasks INDEXED BY tasks_ranked
+WHERE status = 0 AND priority <> 0 AND priority = ? AND (run_at, id) > (?, ?) AND run_at <= ?
+ORDER BY run_at, id LIMIT 1 OFFSET ?
+
+-- name: next_priority
+SELECT max(priority) FROM tasks INDEXED BY tasks_ranked WHERE status = 0 AND priority <> 0 AND priority < ?
 
 -- name: running
 SELECT part, epoch, serial FROM tasks WHERE status = 2 ORDER BY serial

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import apsw
 
 from tickwheel.stores.sqlite.connection import Database, open_database
+from tickwheel.stores.sqlite.connection_thread import ConnectionThread
 from tickwheel.stores.sqlite.forks import run_in_use
-from tickwheel.stores.sqlite.groups import Reader, Transactions
-from tickwheel.stores.sqlite.lane import Lane
+from tickwheel.stores.sqlite.group_commit import GroupCommit, Reader
 from tickwheel.workflow.instances.contract import Change, Loaded, Notice
 from tickwheel.workflow.instances.rows import instance_of, item_of, notice_of, row_of
 from tickwheel.workflow.instances.sqlite.schema import INSTANCES, SQL
@@ -32,8 +32,9 @@ class SqliteInstances(Tables):
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._lane: Lane[apsw.Connection] = Lane("tickwheel-instances", Transactions(database).do)
-        self._reads: Lane[apsw.Connection] = Lane("tickwheel-instances-reader", Reader(database).do)
+        writer, reader = GroupCommit(database), Reader(database)
+        self._writes: ConnectionThread[apsw.Connection] = ConnectionThread("tickwheel-instances", writer.do)
+        self._reads: ConnectionThread[apsw.Connection] = ConnectionThread("tickwheel-instances-reader", reader.do)
 
     @classmethod
     async def open(cls, path: Path) -> "SqliteInstances":
@@ -43,7 +44,7 @@ class SqliteInstances(Tables):
     async def close(self) -> None:
         """Do what waits, and let go of the file."""
         await self._reads.close()
-        await self._lane.close()
+        await self._writes.close()
         await asyncio.to_thread(run_in_use, self._database.close)
 
     async def change(self, instance_id: str, work: Callable[[Loaded | None], Change[T]]) -> T:
@@ -59,7 +60,7 @@ class SqliteInstances(Tables):
                 run(writer, "save_item", row_of(item))
             return change.answer
 
-        return await self._lane.call(transaction)
+        return await self._writes.call(transaction)
 
     async def tell(self, notice: Notice) -> Notice | None:
         """Note that somebody was told, and who has the item now."""
@@ -70,7 +71,7 @@ class SqliteInstances(Tables):
                 run(writer, "assign", [notice.item, notice.target])
             return told[0] if told else None
 
-        return await self._lane.call(transaction)
+        return await self._writes.call(transaction)
 
     async def purge(self, before: int, limit: int) -> int:
         """Delete what was over before a moment."""
@@ -82,7 +83,7 @@ class SqliteInstances(Tables):
                     run(writer, name, row)
             return len(old)
 
-        return await self._lane.call(transaction)
+        return await self._writes.call(transaction)
 
     async def _all(self, name: str, values: Sequence[Any], read: Callable[[Row], R]) -> list[R]:
         def answer(reader: apsw.Connection) -> list[R]:
@@ -91,7 +92,7 @@ class SqliteInstances(Tables):
         return await self._reads.call(answer)
 
     async def _say(self, name: str, *values: Any) -> None:
-        await self._lane.call(lambda writer: run(writer, name, values))
+        await self._writes.call(lambda writer: run(writer, name, values))
 
 
 def run(connection: apsw.Connection, name: str, values: Sequence[Any]) -> list[Row]:

@@ -1,0 +1,348 @@
+"""The executor: begins each claimed task at its due time, if the claim is still valid, and knows what is in flight.
+
+    claimed --> waits for its due time --> waits for a worker --> runs --> outcome --> completer
+                by the wall clock          rarely: it is claimed when one is expected to be free
+
+A task in flight is `running` in the store. After a crash the next owner of its partition finds it there.
+
+A handler begins only under a valid claim. That is checked twice: when a worker is free, and where and when the handler
+is about to be called. The node must still own the partition by the lease that the task was claimed under, and that
+lease must not have run out by a clock that goes on while the machine sleeps:
+
+    claim ------------- suspended for 5 s ------------- begin?    no: another node may have run it
+
+What has not begun some time after it should have is released: it was claimed for a worker that did not become free.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from contextvars import copy_context
+from heapq import heappop, heappush
+from typing import Final
+
+from msgspec.structs import replace
+
+from tickwheel.clock import Clock
+from tickwheel.cluster import Ownership
+from tickwheel.errors import RunCancelled, RunNotBegun
+from tickwheel.observe.events import Events
+from tickwheel.scheduler.engine.completer import STOPPED, Completer
+from tickwheel.stores.contract import Lease, Store
+from tickwheel.tasks import PoolName, transitions
+from tickwheel.tasks.record import Status, Task
+from tickwheel.tasks.registry import Registry
+from tickwheel.tasks.transitions import Ended
+from tickwheel.workers import Outcome, Workers
+
+__all__ = ["Executor"]
+
+UNSURE_NS: Final = 50_000_000  # between two checks whether the leases could be renewed
+BEGUN_MAX: Final = 128  # tasks in one step of the loop: some milliseconds
+APART_NS: Final = 2_000_000  # between two steps in which tasks begin: of many that come due, two milliseconds at once
+LATE_S: Final = 0.5  # after its time, before a claim is released: ten windows, for machines that are busy
+NO_WORKER: Final = "released before it began: no worker became free in time"
+NOT_VALID: Final = "released before it began: its claim was no longer valid"
+SET_BACK: Final = "released before it began: the clock was set back"
+
+
+class Flight:
+    """A claimed task, from its claim until the store has its outcome; the gate that its run has to pass."""
+
+    __slots__ = ("_executor", "begun", "epoch", "pool", "started_at", "task")
+
+    def __init__(self, executor: "Executor", task: Task, epoch: int) -> None:
+        self._executor = executor
+        self.task = task  # as it was claimed
+        self.epoch = epoch  # of the lease it was claimed under
+        self.pool: PoolName = "loop"  # where its handler runs, once that is known
+        self.begun: Task | None = None  # as it begins, once it has a worker
+        self.started_at: int | None = None  # when its handler was called
+
+    def admit(self) -> bool:
+        """Decide whether it may begin, now that a worker is free."""
+        return self._executor._admit(self)
+
+    def begin(self) -> bool:
+        """Decide whether its handler may be called now, on this thread, and note when it was."""
+        return self._executor._call(self)
+
+
+class Executor:
+    """Runs claimed tasks at their due time and hands their outcomes to the completer."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        workers: Workers,
+        ownership: Ownership,
+        completer: Completer,
+        *,
+        clock: Clock,
+        events: Events,
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._workers = workers
+        self._ownership = ownership
+        self._completer = completer
+        self._clock = clock
+        self._events = events
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._flights: dict[str, Flight] = {}
+        self._waiting: dict[str, Task] = {}  # of these, those that wait for their due time
+        self._moments: dict[int, deque[Task]] = {}  # when they are due, or were found overdue
+        self._order: list[int] = []  # these moments, as a heap
+        self._timer: asyncio.Handle | None = None  # for the first of them
+        self._begun_ns = 0  # when some began last
+        self.launched = 0  # tasks so far
+        self.claimed: dict[str, int] = {}  # how many wait for their due time, by handler
+        self._unbegun: dict[str, str] = {}  # handlers of what may run at most once and has not begun, by id
+        self._halted = False  # nothing begins any more
+        self.idle = asyncio.Event()  # nothing is in flight
+        self.idle.set()
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    def __contains__(self, task_id: str) -> bool:
+        return task_id in self._flights
+
+    def reserved(self) -> Mapping[str, int]:
+        """Count, by handler, the tasks that are about to take up a worker."""
+        if not self._unbegun:
+            return self.claimed
+        once = Counter(self._unbegun.copy().values())
+        for task_id in self._waiting.keys() & self._unbegun.keys():
+            once[self._waiting[task_id].handler] -= 1  # it is counted as claimed
+        return Counter(self.claimed) + once
+
+    def tasks(self) -> Iterable[Task]:
+        """Return the tasks in flight as they were claimed."""
+        return (flight.task for flight in self._flights.values())
+
+    def is_stuck(self, task_id: str) -> bool:
+        """Tell whether a task is stuck: its thread ignores its timeout."""
+        return task_id in self._workers.stuck
+
+    def remove(self, task_id: str) -> None:
+        """Forget a task whose outcome the store has accepted or rejected."""
+        self._flights.pop(task_id, None)
+        self._unbegun.pop(task_id, None)
+        if not self._flights:
+            self.idle.set()
+
+    # -- begin
+
+    def launch(self, claimed: Iterable[Task], leases: Iterable[Lease]) -> None:
+        """Begin tasks claimed under leases, each at its due time; of one moment, or overdue, by priority."""
+        self._loop = asyncio.get_running_loop()
+        epochs = {lease.partition: lease.epoch for lease in leases}
+        self._enqueue([Flight(self, task, epochs[task.partition]) for task in claimed])
+
+    def _enqueue(self, flights: list[Flight]) -> None:
+        now = self._completer.now()
+        last = now
+        for flight in sorted(flights, key=_urgency):
+            task = flight.task
+            moment = max(task.run_at, now)
+            self._flights[task.id] = flight
+            if task.at_most_once:
+                self._unbegun[task.id] = task.handler
+            self._waiting[task.id] = task
+            if moment not in self._moments:
+                self._moments[moment] = deque()
+                heappush(self._order, moment)
+            self._moments[moment].append(task)
+            self.claimed[task.handler] = self.claimed.get(task.handler, 0) + 1
+            self.launched += 1
+            last = max(last, moment)
+        if not flights:
+            return
+        self.idle.clear()
+        if self._halted:
+            self._release_waiting()
+            return
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_soon(self._begin_due)
+        loop.call_later((last - now) / 1000 + LATE_S, self._release_late, flights)
+
+    def _release_late(self, flights: Iterable[Flight]) -> None:
+        """Release what should have begun by now and has not."""
+        for flight in flights:
+            ours = self._flights.get(flight.task.id) is flight
+            if ours and flight.begun is None and self._withdraw(flight.task.id) is not None:
+                self._completer.release(flight.task, NO_WORKER)
+
+    def _begin_due(self) -> None:
+        """Begin what is due, if we may, and wait for the rest: the clock may be set back, and leases expire."""
+        loop = asyncio.get_running_loop()
+        left = BEGUN_MAX
+        while self._order:
+            now_ns = self._clock.time_ns()
+            wait_ns = self._order[0] * 1_000_000 - now_ns
+            if wait_ns > 0:
+                since_ns = now_ns - self._begun_ns  # by a clock that may be set back
+                wait_ns = max(wait_ns, APART_NS - since_ns if since_ns >= 0 else 0)
+            elif not self._ownership.lease_valid:
+                wait_ns = UNSURE_NS
+            if wait_ns > 0:
+                self._timer = loop.call_later(wait_ns / 1e9, self._begin_due)
+                return
+            if not left:  # others on the loop have their turn before the rest
+                self._timer = loop.call_soon(self._begin_due)
+                return
+            self._begun_ns = now_ns
+            tasks = self._moments[self._order[0]]
+            while tasks and left:
+                task = tasks.popleft()
+                if self._waiting.get(task.id) is task:  # not withdrawn, nor claimed again since
+                    left -= 1
+                    self._stop_waiting(task.id)
+                    copy_context().run(self._begin, task)  # what is set when it starts is for this run alone
+            if not tasks:
+                del self._moments[heappop(self._order)]
+
+    def _stop_waiting(self, task_id: str) -> Task | None:
+        task = self._waiting.pop(task_id, None)
+        if task is not None:
+            self.claimed[task.handler] -= 1
+            if not self.claimed[task.handler]:
+                del self.claimed[task.handler]
+        return task
+
+    def _begin(self, task: Task) -> None:
+        flight = self._flights[task.id]
+        try:
+            handler = self._registry.find(task.handler)
+            flight.pool = handler.runs_in
+            self._workers.begin(handler, task, self._on_outcome, flight)
+        except Exception as error:  # noqa: BLE001 - what cannot begin has failed, like what has
+            self._completer.complete(replace(task, started_at=None), Outcome(error=error))
+
+    def _admit(self, flight: Flight) -> bool:
+        """Decide whether a task may begin now that a worker is free; if not, settle it."""
+        task = flight.task
+        if self._ownership.of(task.partition) is None:
+            self._completer.drop_lost(task)
+        elif not self._is_valid(flight):
+            self._completer.release(task, NOT_VALID)
+        elif task.run_at > self._completer.now():
+            self._completer.release(task, SET_BACK)
+        elif (begun := self._completer.begin(task)) is not None:
+            flight.begun = begun
+            if flight.pool == "thread":
+                self._emit_started(flight)  # on the loop, and before it runs: it sees the context that listeners set
+            return True
+        return False
+
+    def _is_valid(self, flight: Flight) -> bool:
+        """Tell, on any thread, whether the lease that a task was claimed under is still ours."""
+        lease = self._ownership.of(flight.task.partition)
+        return lease is not None and lease.epoch == flight.epoch and self._ownership.lease_valid
+
+    def _call(self, flight: Flight) -> bool:
+        if not self._is_valid(flight) or self._completer.has_expired(flight.task):
+            return False
+        flight.started_at = self._completer.now()
+        self._unbegun.pop(flight.task.id, None)
+        if flight.pool == "loop":
+            self._emit_started(flight)
+        elif flight.pool == "process" and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._emit_started, flight)
+        return True
+
+    def _emit_started(self, flight: Flight) -> None:
+        if not self._events.heard:
+            return
+        now = self._completer.now() if flight.started_at is None else flight.started_at
+        task = replace(flight.task, started_at=now)
+        self._events.emit("started", task, now, late_ms=now - task.run_at)
+
+    def _on_outcome(self, task: Task, outcome: Outcome) -> None:
+        if isinstance(outcome.error, RunNotBegun) and not outcome.raised:
+            if self._completer.begin(task) is not None:  # it has not expired
+                self._completer.release(task, NOT_VALID)
+            return
+        flight = self._flights.get(task.id)
+        if flight is not None:
+            if flight.started_at is None and isinstance(outcome.error, RunCancelled) and not outcome.raised:
+                self._cancel_before_begin(task, outcome.error)
+                return
+            task = replace(flight.begun or task, started_at=flight.started_at)
+        self._completer.complete(task, outcome)
+
+    def _cancel_before_begin(self, task: Task, why: RunCancelled) -> None:
+        """Settle a task that had a worker and was stopped before its handler was called: there was no run."""
+        if why.closing:
+            self._completer.release(task, STOPPED)
+        else:
+            self._settle_cancelled(task)
+
+    def _settle_cancelled(self, task: Task) -> None:
+        cancelled = replace(task, status=Status.CANCELLED, started_at=None, finished_at=self._completer.now())
+        self._completer.settle(task, Ended(cancelled), "cancelled")
+
+    # -- changed by someone before it begins, or while it runs
+
+    def cancel(self, task_id: str) -> None:
+        """Ask the run of a task to stop; one that has not begun does not begin."""
+        task = self._withdraw(task_id)
+        if task is None:
+            self._workers.cancel(task_id)
+        else:
+            self._settle_cancelled(task)
+
+    async def release(self, ids: Iterable[str]) -> None:
+        """Give up the claims of tasks that have not begun: when this returns, they are pending in the store."""
+        released = [task for task in map(self._withdraw, ids) if task is not None]
+        finishes = []
+        for task in released:
+            pending = transitions.release(transitions.set_back(task, self._completer.now()))
+            finish = self._completer.finish_for(task, pending)
+            if finish is None:
+                self._completer.drop_lost(task)
+            else:
+                finishes.append(finish)
+        if not finishes:
+            return
+        try:
+            accepted = await self._store.finish(finishes)
+        except BaseException:
+            self._enqueue([self._flights[finish.task.id] for finish in finishes])  # claimed, as far as we know
+            raise
+        for finish, written in zip(finishes, accepted, strict=True):
+            self._completer.on_finished(finish.task.id, finish.task if written else None)
+
+    def _withdraw(self, task_id: str) -> Task | None:
+        """Take back a task that waits for its due time or for a worker; None if it is not here, or has begun."""
+        flight = self._flights.get(task_id)
+        if flight is None:
+            return None
+        return flight.task if self._stop_waiting(task_id) or self._workers.withdraw(task_id) else None
+
+    # -- end
+
+    def halt(self) -> None:
+        """Begin nothing more: release what waits for its due time or for a worker; what runs continues."""
+        self._halted = True
+        self._release_waiting()
+        self._workers.halt()
+
+    def _release_waiting(self) -> None:
+        for task_id in list(self._waiting):
+            task = self._stop_waiting(task_id)
+            assert task is not None
+            self._completer.release(task, STOPPED)
+
+    async def close(self) -> None:
+        """Stop what runs and release what waits; their outcomes are the completer's to write."""
+        self.halt()
+        await self._workers.close()
+
+
+def _urgency(flight: Flight) -> tuple[int, int, str]:
+    return -flight.task.priority, flight.task.run_at, flight.task.id

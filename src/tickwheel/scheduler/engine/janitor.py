@@ -1,0 +1,232 @@
+"""The janitor: recovers what a dead owner left behind, deletes what is past retention, and writes checkpoints.
+
+running under an earlier lease  --orphans-->  pending again, or failed if it must not run twice
+finished before the retention   --purge---->  gone
+due before this was claimed     --checkpoint-->  how long nobody ran tasks, if this node dies
+waits since the clock was ahead --set back-->  due as if the clock had been right
+
+What is past retention is deleted in small steps with pauses in between, so that others can write as well.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import compress
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tickwheel.clock import Clock, boottime_of
+from tickwheel.cluster import Ownership
+from tickwheel.errors import TaskFinished, TaskRunning, UnknownTask, VersionMismatch
+from tickwheel.observe.events import Events
+from tickwheel.scheduler.engine.clock_steps import STEP_NS
+from tickwheel.scheduler.engine.completer import Completer, event_for_orphan
+from tickwheel.scheduler.engine.due_index import DueIndex
+from tickwheel.scheduler.engine.executor import Executor
+from tickwheel.scheduler.engine.loader import Loader
+from tickwheel.scheduler.options import Options
+from tickwheel.scheduler.queues import Queues
+from tickwheel.stores.contract import Filter, Lease, Store, due_entry
+from tickwheel.stores.validation import MOMENT_MAX
+from tickwheel.tasks import transitions
+from tickwheel.tasks.record import Status, Task, UnreadableTask
+
+__all__ = ["Janitor", "StartupReport"]
+
+PURGE_REST_S: Final = 0.05  # between two steps of a purge, at the least
+PURGE_SHARE: Final = 4  # and so many times as long as the last step took
+DECIDED_S: Final = 0.1  # after the clock was set: what was decided before is in the store then
+
+
+class StartupReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine found when it took over: what was missed while nobody ran the tasks."""
+
+    partitions: int  # that were taken over
+    down_ms: int  # since the last owner was known to be at work; 0 if there was none
+    overdue: int  # tasks whose time had passed; of more than 10,000, so many
+    orphaned: int  # tasks that were running when their owner died
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partitions} partitions taken over after {self.down_ms / 1000:g} s; "
+            f"{self.overdue} tasks overdue, {self.orphaned} orphaned"
+        )
+
+
+class Janitor:
+    """Keeps the partitions of one engine tidy."""
+
+    def __init__(
+        self,
+        store: Store,
+        ownership: Ownership,
+        index: DueIndex,
+        loader: Loader,
+        executor: Executor,
+        completer: Completer,
+        queues: Queues,
+        *,
+        clock: Clock,
+        events: Events,
+        options: Options,
+        rng: Random,
+    ) -> None:
+        self._rng = rng
+        self._store = store
+        self._ownership = ownership
+        self._index = index
+        self._loader = loader
+        self._executor = executor
+        self._completer = completer
+        self._queues = queues
+        self._clock = clock
+        self._events = events
+        self._options = options
+        self._noted: tuple[int, set[tuple[int, int]]] | None = None  # what there was at the last checkpoint
+        self._retention: RetentionClock | None = None  # since it was known how long nobody ran tasks
+        self._before = 0  # what the clock showed when it was set back
+        self._clock_set_back = asyncio.Event()
+
+    def _now(self) -> int:
+        return self._clock.time_ns() // 1_000_000
+
+    async def recover(self, leases: list[Lease]) -> StartupReport:
+        """Put back what died with an earlier owner of partitions, and load what is due there."""
+        now = self._now()
+        self._completer.own([lease.partition for lease in leases], now)
+        orphaned = 0
+        while found := await self._store.orphans(leases, self._options.batch_max):
+            left = [task for task in found if task.id not in self._executor and task.id not in self._queues.leases]
+            if not left:
+                break  # they run right here, under leases that we had before
+            wanted = (
+                self._completer.finish_for(task, transitions.crash(task, now, self._rng.random())) for task in left
+            )
+            batch = [finish for finish in wanted if finish is not None]
+            accepted = await self._store.finish(batch)
+            if not any(accepted):
+                break  # another node owns them now
+            orphaned += sum(accepted)
+            for finish in compress(batch, accepted):
+                self._events.emit(event_for_orphan(finish.task), finish.task, now, run=finish.run)
+        checkpoints = [lease.checkpoint for lease in leases if lease.checkpoint]
+        if self._retention is None:
+            self._retention = RetentionClock(self._clock, max(checkpoints, default=now))
+        await self._compare_clock(max(checkpoints, default=0))
+        overdue = await self._loader.begin(leases)
+        self._ownership.mark_recovered(leases)
+        down_ms = now - min(checkpoints) if checkpoints else 0
+        return StartupReport(partitions=len(leases), down_ms=max(down_ms, 0), overdue=overdue, orphaned=orphaned)
+
+    async def purge(self) -> None:
+        """Wait a while, and delete what has been finished for longer than the retention."""
+        await asyncio.sleep(self._options.rescan_ms / 1000)
+        if self._retention is not None:
+            await self._store.purge(self._retention.cutoff(self._options.retention_ms), self._pace())
+
+    def _pace(self) -> Callable[[], Awaitable[None]]:
+        """Return what waits between two steps, in proportion to how long they take."""
+        begun_ns = self._clock.monotonic_ns()
+
+        async def rest() -> None:
+            nonlocal begun_ns
+            took_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
+            await asyncio.sleep(max(PURGE_REST_S, took_s * PURGE_SHARE))
+            begun_ns = self._clock.monotonic_ns()
+
+        return rest
+
+    # -- a clock that was set back
+
+    def on_step(self, step_ms: int) -> None:
+        """Note that the wall clock was set, and by how much."""
+        if step_ms < 0:
+            self._note_set_back(self._now() - step_ms)
+
+    def _note_set_back(self, before: int) -> None:
+        self._before = max(self._before, before)
+        self._clock_set_back.set()
+
+    async def _compare_clock(self, checkpoint: int) -> None:
+        """See whether the clock was set back while nobody ran tasks: something was written later than now."""
+        newest = (await self._store.query(Filter(), limit=1)).tasks
+        added_at = max((task.created_at for task in newest if not isinstance(task, UnreadableTask)), default=0)
+        before = max(checkpoint, added_at)
+        if before > self._now() + transitions.STEP_MS:
+            self._note_set_back(before)
+
+    async def correct(self) -> None:
+        """Wait until the clock was set back, and correct the times of all tasks that wait for a span of time."""
+        await self._clock_set_back.wait()
+        await asyncio.sleep(DECIDED_S)
+        before, now = self._before, self._now()
+        after = (now, "")
+        leases = self._ownership.kept()
+        while page := await self._store.due(leases, MOMENT_MAX, after, self._options.batch_max) if leases else []:
+            found = await self._store.get([due.id for due in page])
+            there = [task for task in found if task is not None and not isinstance(task, UnreadableTask)]
+            waiting = (task for task in there if task.listed_status is Status.PENDING)
+            pairs = ((task, transitions.set_back(task, now, before)) for task in waiting)
+            await self._amend([corrected for task, corrected in pairs if corrected is not task])
+            after = (page[-1].run_at, page[-1].id)
+        if self._before == before:
+            self._before = 0
+            self._clock_set_back.clear()
+
+    async def _amend(self, tasks: Sequence[Task]) -> None:
+        """Write corrected tasks; those that someone changed meanwhile stay as they are."""
+        if not tasks:
+            return
+        try:
+            amended = await self._store.amend(tasks)
+        except (UnknownTask, TaskRunning, TaskFinished, VersionMismatch):
+            if len(tasks) > 1:
+                for task in tasks:
+                    await self._amend([task])
+            return
+        self._loader.enter(due_entry(task) for task in amended if task.run_at <= self._loader.loaded_until)
+
+    # -- checkpoints
+
+    async def checkpoint(self, *, final: bool = False) -> None:
+        """Note until when everything has been claimed, if anything was since the last time, or partitions are new."""
+        leases = self._ownership.kept()
+        state = self._executor.launched, {(lease.partition, lease.epoch) for lease in leases}
+        if self._clock_set_back.is_set():
+            return  # by the last one it is seen that the clock was set back, if this node dies before all is corrected
+        if leases and (state != self._noted or final):
+            now, earliest = self._now(), self._index.earliest()
+            await self._store.checkpoint(leases, now if earliest is None else min(earliest, now))
+            self._noted = state
+
+
+class RetentionClock:
+    """Tells what has been over for the retention by the wall clock and by time that passed: a step deletes nothing.
+
+        wall        day 1    day 2    year 9           day 2 of year 9
+        lag         0        0        7 years          7 years, for the retention; then all that was over before is old
+        cutoff is counted from
+                    day 1    day 2    day 2            day 3
+
+    Time in which nobody ran tasks counts as a step: the clock may have been set meanwhile.
+    """
+
+    def __init__(self, clock: Clock, last_seen: int) -> None:
+        self._wall_ns = clock.time_ns
+        self._boottime_ns = boottime_of(clock)  # what passes while the machine is suspended has passed
+        self._ahead_ns = self._wall_ns() - self._boottime_ns()
+        self._lag_ns = max(self._wall_ns() - last_seen * 1_000_000, 0)
+        self._since_ns = self._boottime_ns()  # the last step
+
+    def cutoff(self, retention_ms: int) -> int:
+        """Return the moment before which a task must be over to be deleted, in milliseconds."""
+        now_ns = self._boottime_ns()
+        step_ns = self._wall_ns() - now_ns - self._ahead_ns
+        self._ahead_ns += step_ns
+        if abs(step_ns) > STEP_NS:
+            self._lag_ns = max(self._lag_ns + step_ns, 0)
+            self._since_ns = now_ns
+        if now_ns - self._since_ns >= retention_ms * 1_000_000:
+            self._lag_ns = 0
+        return max((self._wall_ns() - self._lag_ns) // 1_000_000 - retention_ms, 0)

@@ -1,0 +1,249 @@
+"""Pull queues: tasks that come due wait here until a consumer leases them, and are its for a while.
+
+    in the wheel ----due----> parked in a line ----lease----> leased ----> what became of it
+    pending                   pending                         running      leases.py
+
+A task that waits is pending in the store, and takes up no room among those that run here: a queue that nobody reads
+holds up nobody. A lease is a claim like any other, fenced, with one more attempt.
+"""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from tickwheel.clock import Clock
+from tickwheel.cluster import Ownership
+from tickwheel.errors import TooManyLeases
+from tickwheel.observe.events import Events
+from tickwheel.scheduler.background_calls import BackgroundCalls
+from tickwheel.scheduler.engine.completer import Completer
+from tickwheel.scheduler.engine.due_index import DueWheel
+from tickwheel.scheduler.queues.backlog import Backlog
+from tickwheel.scheduler.queues.message_leases import LEASED_MAX, Message, MessageLeases
+from tickwheel.stores.contract import Due, Store
+from tickwheel.tasks import transitions
+from tickwheel.tasks.destinations import handler_for_queue
+from tickwheel.tasks.record import Task
+
+__all__ = ["Queues"]
+
+PAGE: Final = 1_000  # tasks read from the store at once
+NOT_OURS_S: Final = 0.1  # how long to wait for partitions before looking again
+
+
+class Queues:
+    """The queues of one engine: what waits in its partitions, and what is leased."""
+
+    def __init__(
+        self,
+        store: Store,
+        ownership: Ownership,
+        completer: Completer,
+        *,
+        clock: Clock,
+        events: Events,
+        rng: Random,
+        doubt: Callable[[], None],
+        claiming: asyncio.Lock,
+        origin: int,
+        look_ms: int,
+    ) -> None:
+        self._store = store
+        self._ownership = ownership
+        self._completer = completer
+        self._clock = clock
+        self._doubt = doubt  # a claim may have been made whose answer was lost
+        self._claiming = claiming  # what is being claimed is leased before its partition can be given back
+        self._look_ms = look_ms  # how long to wait at most for what is due: the wall clock may be set meanwhile
+        self._background = BackgroundCalls()
+        self.leases = MessageLeases(store, completer, clock=clock, events=events, rng=rng, background=self._background)
+        self.soon = DueWheel(origin)
+        self._lines = Backlog()
+        self._look = asyncio.Event()  # at what is due soon
+        self._consumers: dict[str, set[asyncio.Future[None]]] = {}  # that wait, by queue
+        self._refilling = asyncio.Lock()
+        self._stopping = False
+
+    # -- what waits; an entry may be out of date, and the store finds out when it is claimed
+
+    def put(self, due: Due) -> None:
+        """Enter a task, or move it: it waits in its queue when it is due."""
+        if due.id in self.leases:
+            return
+        if due.run_at <= self._completer.now():
+            self.soon.drop(due.id)
+            self._park(due)
+        else:
+            self._lines.drop(due.id)
+            self.soon.put(due)
+            self._look.set()
+
+    def drop(self, task_id: str) -> None:
+        """Take a task out that does not wait any more."""
+        self.soon.drop(task_id)
+        self._lines.drop(task_id)
+
+    def forget(self, origin: int) -> None:
+        """Begin with nothing that waits, to be entered again."""
+        self.soon = DueWheel(origin)
+        self._lines = Backlog()
+
+    def look(self) -> None:
+        """Look at once what has come due: the wall clock was set."""
+        self._look.set()
+
+    async def turn(self) -> None:
+        """Park what has come due, and wait for the next."""
+        self._look.clear()
+        now = self._completer.now()
+        for due in self.soon.take(now, PAGE):
+            self._park(due)
+        following = self.soon.next_due()
+        wait_s = None if following is None else min(max(following - now, 1), self._look_ms) / 1000
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._look.wait()
+        except TimeoutError:
+            pass
+
+    def _park(self, due: Due) -> None:
+        assert due.queue is not None
+        self._lines.put(due)
+        self._wake(due.queue)
+
+    def _wake(self, queue: str) -> None:
+        for consumer in self._consumers.get(queue, ()):
+            if not consumer.done():
+                consumer.set_result(None)
+
+    def where(self, task_id: str) -> str | None:
+        """Say where a task is; None if it is not here."""
+        if task_id in self.leases:
+            return "leased to a consumer"
+        if task_id in self._lines:
+            return "waiting in its queue"
+        return "in the wheel" if task_id in self.soon else None
+
+    def full(self) -> list[str]:
+        """List the handlers of queues in which there is no room for more."""
+        return [handler_for_queue(queue) for queue in self._lines.full()]
+
+    @property
+    def parked(self) -> int:
+        """How many tasks are known to be due and to wait for a consumer."""
+        return len(self._lines)
+
+    # -- lease
+
+    async def lease(self, queue: str, limit: int, lease_ms: int, wait_ms: int) -> list[Message]:
+        """Lease what waits in a queue, at most so many; if nothing does, wait for so long."""
+        until_ns = self._clock.monotonic_ns() + wait_ms * 1_000_000
+        while not self._stopping:
+            messages = await self._take(queue, limit, lease_ms)
+            if messages:
+                return messages
+            ours = bool(self._ownership.leases())
+            if ours and self._lines.holds(queue):
+                continue  # what it took was out of date
+            left_s = (until_ns - self._clock.monotonic_ns()) / 1e9
+            if left_s <= 0:
+                break
+            await self._arrival(queue, left_s if ours else min(left_s, NOT_OURS_S))
+        return []
+
+    async def _arrival(self, queue: str, wait_s: float) -> None:
+        """Wait until something is parked in a queue, or for so long."""
+        arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        others = self._consumers.setdefault(queue, set())
+        others.add(arrived)
+        try:
+            await asyncio.wait((arrived,), timeout=wait_s)
+        finally:
+            others.discard(arrived)
+            if not others:
+                self._consumers.pop(queue, None)
+
+    async def _take(self, queue: str, limit: int, lease_ms: int) -> list[Message]:
+        room = LEASED_MAX - len(self.leases)
+        if room <= 0:
+            raise TooManyLeases(LEASED_MAX)
+        if not self._ownership.leases():
+            return []
+        entries = self._lines.take(queue, min(limit, room))
+        if not entries and self._lines.is_cut(queue):
+            entries = await self._refill(queue, min(limit, room))
+        if not entries:
+            return []
+        claim = self._background.begin(self._claim(queue, entries, lease_ms))
+        try:
+            return await asyncio.shield(claim)
+        except asyncio.CancelledError:
+            claim.add_done_callback(self._unclaim)  # nobody is there any more to work on them
+            raise
+
+    async def _claim(self, queue: str, entries: list[Due], lease_ms: int) -> list[Message]:
+        async with self._claiming:
+            return await self._claim_alone(queue, entries, lease_ms)
+
+    async def _claim_alone(self, queue: str, entries: list[Due], lease_ms: int) -> list[Message]:
+        try:
+            claimed = await self._store.claim(
+                self._ownership.kept(), [due.id for due in entries], self._completer.now()
+            )
+        except BaseException:
+            for due in entries:
+                self._park(due)  # what was not claimed still waits
+            self._doubt()
+            raise
+        messages = []
+        for task in claimed:
+            if task.queue != queue:
+                self._put_back(task, "it was claimed for a queue that it is not in any more")
+            elif (begun := self._completer.begin(task)) is not None:
+                messages.append(self.leases.hold(begun, lease_ms))
+        return messages
+
+    def _unclaim(self, claim: asyncio.Task[list[Message]]) -> None:
+        if not claim.cancelled() and claim.exception() is None:
+            for message in claim.result():
+                task = self.leases.release(message.id)
+                if task is not None:
+                    self._put_back(task, "its consumer was gone before it could be told")
+
+    def _put_back(self, task: Task, reason: str) -> None:
+        self._completer.settle(task, transitions.release(task, reason), "retried")
+
+    async def _refill(self, queue: str, limit: int) -> list[Due]:
+        """Read from the store what was left out of a line; return the first of it, and let the rest wait."""
+        async with self._refilling:
+            if not self._lines.is_cut(queue):
+                return self._lines.take(queue, limit)  # someone else has just read it
+            self._lines.mend(queue)
+            found: list[Due] = []
+            after, now = None, self._completer.now()
+            while page := await self._store.due(self._ownership.kept(), now, after, PAGE):
+                for due in page:
+                    if due.queue == queue and due.id not in self.leases:
+                        if len(found) < limit:
+                            found.append(due)
+                        else:
+                            self._lines.put(due)
+                if len(page) < PAGE or (len(found) == limit and self._lines.is_cut(queue)):
+                    break
+                after = (page[-1].run_at, page[-1].id)
+            return found
+
+    # -- end
+
+    def stop(self) -> None:
+        """Lease no more; what is leased may still be acknowledged."""
+        self._stopping = True
+        for queue in self._consumers:
+            self._wake(queue)
+
+    async def close(self) -> None:
+        """Let what is leased be offered again, by whoever goes on."""
+        self.stop()
+        await self._background.ended()
+        self.leases.close()

@@ -1,0 +1,195 @@
+"""Nodes and the partitions they own.
+
+A node that holds a lock file (node_locks.py) owns its partitions until it releases them or dies; their leases are
+stored with `FOREVER` as their end. Where locks do not work, a node has to renew itself and its leases in time. Both
+kinds may share a file.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import apsw
+from msgspec.structs import replace
+
+from tickwheel.stores.contract import MEMBERS, Lease
+from tickwheel.stores.sqlite.node_locks import Member, NodeLocks
+from tickwheel.stores.sqlite.reads import held_of
+from tickwheel.stores.sqlite.statements import SQL
+from tickwheel.stores.sqlite.writes import Transaction
+
+__all__ = [
+    "FOREVER",
+    "acquire",
+    "beat",
+    "checkpoint",
+    "forget",
+    "join",
+    "leases",
+    "leave",
+    "members",
+    "publish",
+    "reap",
+    "release",
+    "renew",
+    "still_held",
+]
+
+FOREVER: Final = 2**62  # the end of a lease that does not expire
+
+
+def members(connection: apsw.Connection) -> list[Member]:
+    """List all nodes that were not found dead so far."""
+    return [Member(*row) for row in connection.execute(SQL["members"])]
+
+
+def leases(connection: apsw.Connection, now: int) -> tuple[list[Lease], list[Member]]:
+    """List the leases that are held now, and the nodes."""
+    held = [
+        Lease(partition=part, node=node, epoch=epoch, nonce="", expires_at=_end(expires_at), checkpoint=checkpoint)
+        for part, node, epoch, expires_at, checkpoint in connection.execute(SQL["leases"], (now,))
+    ]
+    return held, members(connection)
+
+
+# -- nodes with a lock
+
+
+def join(pen: Transaction, member: Member, locks: NodeLocks, in_place: Callable[[], bool]) -> bool:
+    """Write a node that holds its lock; False if its lock file was deleted meanwhile, and it needs another one."""
+    if not in_place():
+        return False
+    known = {each.lock for each in members(pen.connection)} | {member.lock}
+    locks.remove_leftovers(known)
+    pen.connection.execute(
+        SQL["join"],
+        (
+            member.node,
+            member.active,
+            member.lock,
+            member.inode,
+            member.process,
+            member.database,
+            FOREVER,
+            member.handlers,
+            member.version,
+        ),
+    )
+    pen.touched.touch(MEMBERS)
+    return True
+
+
+def publish(pen: Transaction, node: str, handlers: str | None, version: str) -> None:
+    """Write which handlers a node has, if it is there."""
+    if pen.connection.execute(SQL["publish"], (handlers, version, node)).get is not None:
+        pen.touched.touch(MEMBERS)
+
+
+def leave(pen: Transaction, member: Member, locks: NodeLocks) -> bool:
+    """Want no partitions any more; return whether the node is gone: it had none."""
+    if not pen.connection.execute(SQL["is_owner"], (member.node,)).get:
+        return reap(pen, [member.node], locks, lambda _: True) == [member.node]
+    if pen.connection.execute(SQL["deactivate"], (member.node,)).get is not None:
+        pen.touched.touch(MEMBERS)
+    return False
+
+
+def reap(pen: Transaction, nodes: Iterable[str], locks: NodeLocks, is_dead: Callable[[Member], bool]) -> list[str]:
+    """Forget nodes, delete their lock files, and free what they own, if they are still dead; return those."""
+    found = {member.node: member for member in members(pen.connection)}
+    gone = [found[node] for node in nodes if node in found and is_dead(found[node])]
+    for member in gone:
+        pen.touched.touch(*(part for (part,) in pen.connection.execute(SQL["free"], (member.node,))))
+        pen.connection.execute(SQL["leave"], (member.node,))
+        pen.touched.touch(MEMBERS)
+        locks.remove(member)
+    return [member.node for member in gone]
+
+
+# -- nodes without
+
+
+def beat(pen: Transaction, node: str, ttl_ms: int, handlers: str | None, version: str) -> list[Member]:
+    """Say that a node without a lock lives, and return all nodes."""
+    pen.connection.execute(SQL["forget_the_dead"], (pen.now,))
+    said = node, handlers, version
+    if all((each.node, each.handlers, each.version) != said for each in members(pen.connection)):
+        pen.touched.touch(MEMBERS)
+    pen.connection.execute(SQL["beat"], (node, pen.now + ttl_ms, handlers, version))
+    return members(pen.connection)
+
+
+def forget(pen: Transaction, node: str) -> None:
+    """Forget a node without a lock; its leases stay as they are."""
+    for member in members(pen.connection):
+        if member.node == node and not member.lock:
+            pen.connection.execute(SQL["leave"], (node,))
+            pen.touched.touch(MEMBERS)
+
+
+# -- owners
+
+
+def acquire(pen: Transaction, partitions: Sequence[int], node: str, ttl_ms: int | None) -> list[Lease]:
+    """Take leases that nobody holds; without a time they are held until the node releases them, or dies."""
+    rows = list(pen.connection.execute(SQL["partitions"]))
+    nodes = {member.node for member in members(pen.connection)}
+    expires_at = FOREVER if ttl_ms is None else pen.now + ttl_ms
+    got = []
+    for part in dict.fromkeys(partitions):
+        if not 0 <= part < len(rows):
+            continue
+        _, owner, epoch, _, ends, checkpoint = rows[part]
+        if ends > pen.now and (ends < FOREVER or owner in nodes):
+            continue
+        lease = Lease(
+            partition=part,
+            node=node,
+            epoch=epoch + 1,
+            nonce=secrets.token_hex(8),
+            expires_at=_end(expires_at),
+            checkpoint=checkpoint,
+        )
+        got.append(lease)
+    _write(pen, got, expires_at)
+    return got
+
+
+def renew(pen: Transaction, held: Sequence[Lease], ttl_ms: int) -> list[Lease]:
+    """Hold on to leases that expire."""
+    renewed = [replace(lease, expires_at=pen.now + ttl_ms) for lease in still_held(pen.connection, held, pen.now)]
+    _write(pen, renewed, pen.now + ttl_ms)
+    return renewed
+
+
+def still_held(connection: apsw.Connection, held: Sequence[Lease], now: int) -> list[Lease]:
+    """Return those leases that are still their holders'."""
+    return [replace(lease, checkpoint=checkpoint) for lease, checkpoint in held_of(connection, held, now).values()]
+
+
+def release(pen: Transaction, held: Sequence[Lease], locks: NodeLocks) -> list[str]:
+    """Give leases back; return the nodes that are gone with their last one."""
+    ours = held_of(pen.connection, held, pen.now)
+    pen.connection.executemany(SQL["release"], ((part,) for part in ours))
+    pen.touched.touch(*ours)
+    if ours:
+        pen.touched.touch(MEMBERS)
+    leaving = {member.node: member for member in members(pen.connection) if not member.active and member.lock}
+    nodes = {lease.node for lease, _ in ours.values()}
+    return [node for node in nodes if node in leaving and leave(pen, leaving[node], locks)]
+
+
+def checkpoint(pen: Transaction, held: Sequence[Lease], moment: int) -> None:
+    """Note how far owned partitions are."""
+    ours = held_of(pen.connection, held, pen.now)
+    pen.connection.executemany(SQL["checkpoint"], ((moment, part) for part in ours))
+
+
+def _write(pen: Transaction, held: Iterable[Lease], expires_at: int) -> None:
+    pen.connection.executemany(
+        SQL["lease"], ((lease.node, lease.epoch, lease.nonce, expires_at, lease.partition) for lease in held)
+    )
+
+
+def _end(expires_at: int) -> int | None:
+    return None if expires_at >= FOREVER else expires_at

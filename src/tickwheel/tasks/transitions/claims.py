@@ -1,0 +1,124 @@
+"""The owner's steps: a claim, and a finish, which merges an outcome with what others changed while the task ran.
+
+    claimed, version 5 ---- runs ----------------------------> outcome ---- finish
+                             pause, cancel, update: version 6                 |  both hold
+                                                                              v
+An owner computes an outcome from the task as it was claimed. Meanwhile others may have asked it to stop, paused it, or
+left a change for afterwards; none of that is lost, and the outcome is not, either.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from tickwheel.tasks.record import ENDED, Run, Status, Task, UnreadableTask
+from tickwheel.tasks.transitions.series import continue_series, take_over
+
+__all__ = ["claim", "conclude", "finish", "may_claim", "may_finish", "may_move", "move", "was_merged"]
+
+
+def may_claim(task: Task, until: int) -> bool:
+    """Tell whether a task waits and is due until a moment."""
+    return task.listed_status is Status.PENDING and task.run_at <= until and not isinstance(task, UnreadableTask)
+
+
+def claim(task: Task, now: int) -> Task:
+    """Let a pending task run."""
+    return replace(
+        task,
+        status=Status.RUNNING,
+        attempt=task.attempt + 1,
+        started_at=now,
+        version=task.version + 1,
+        reason=None,
+        reason_code=None,
+    )
+
+
+def may_move(task: Task, partition: int) -> bool:
+    """Tell whether a task waits, and in another partition."""
+    waits = task.listed_status is Status.PENDING and not isinstance(task, UnreadableTask)
+    return waits and task.partition != partition
+
+
+def move(task: Task, partition: int) -> Task:
+    """Put a pending task into another partition: its owner runs it from now on. It is no attempt."""
+    return replace(task, partition=partition, version=task.version + 1)
+
+
+def may_finish(there: Task, wanted: Task, partition: int) -> bool:
+    """Tell whether it is this run of the task that is finished; whether the lease holds is for the store to say."""
+    same = (
+        there.version == wanted.version  # all that is known of a row that was damaged while it ran
+        if isinstance(there, UnreadableTask)
+        else there.attempt == wanted.attempt
+    )
+    return there.status is Status.RUNNING and same and there.partition == partition
+
+
+def finish(running: Task, wanted: Task, now: int, skipped: Sequence[Run] = ()) -> Task:
+    """Make of a running task what its owner wants; whether it is the owner's to change was found out before."""
+    return conclude(running, wanted, now, skipped)[0]
+
+
+def conclude(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tuple[Task, Sequence[Run]]:
+    """Do the same, and return besides which skipped occurrences the history is to remember."""
+    if isinstance(running, UnreadableTask):
+        running = wanted  # what its owner had read is all there is
+    after = wanted
+    if running is not wanted:
+        after = replace(
+            wanted,
+            handler=running.handler,
+            priority=running.priority,
+            created_at=running.created_at,
+            paused=running.paused,
+            run_now_requested=wanted.run_now_requested and running.run_now_requested,
+        )
+    if running is not wanted or running.cancel_requested:
+        after, skipped = _merge(running, after, now, skipped)
+    ended = after.status in ENDED
+    after = replace(
+        after,
+        partition=running.partition,
+        attempt=max([wanted.attempt, *(run.attempt for run in skipped)]),
+        version=running.version + 1,
+        paused=after.paused and not ended,
+        finished_at=(now if after.finished_at is None else after.finished_at) if ended else after.finished_at,
+        cancel_requested=running.cancel_requested and ended,
+        cancel_run_only=False,
+    )
+    return after, skipped
+
+
+def was_merged(wanted: Task, after: Task) -> bool:
+    """Tell whether a task is due at another time than its owner wanted, or not at all."""
+    return (after.listed_status, after.run_at) != (wanted.listed_status, wanted.run_at)
+
+
+def _merge(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tuple[Task, Sequence[Run]]:
+    """Apply what was asked for during the run."""
+    over = wanted.status in ENDED or (wanted.occurrence_at, wanted.next_at) != (running.occurrence_at, running.next_at)
+    before = {name: getattr(running, name) for name in ("occurrence_at", "next_at", "grid_at", "runs", "missed_until")}
+    cancelled = running.cancel_requested and not running.cancel_run_only
+    if cancelled and running.following is None:  # otherwise it was debounced since then, and another run follows
+        if wanted.status is Status.COMPLETED:
+            return replace(wanted, following=None), ()
+        at = wanted.finished_at if wanted.status in ENDED else None
+        return replace(
+            wanted,
+            status=Status.CANCELLED,
+            runs=running.runs,
+            finished_at=at,
+            reason=running.reason,
+            following=None,
+        ), ()
+    stopped = not over or wanted.status in (Status.FAILED, Status.CANCELLED)
+    if running.cancel_run_only and stopped:  # the run alone is: its series goes on
+        ended = replace(wanted, **before, following=running.following, finished_at=None)
+        return continue_series(ended, Status.CANCELLED, running.reason, now)
+    if not over and not cancelled:
+        return replace(wanted, following=running.following), ()
+    if running.following is not None:
+        return take_over(replace(wanted, **before), running.following, wanted.status, wanted.reason, now)
+    return wanted, skipped

@@ -1,0 +1,59 @@
+"""What a step of the wall clock changes: nothing that is due at a moment, and whatever waits for a span of time.
+
+    the clock is set back from 12:00 to 11:00
+    delay, at, cron           12:10    stays: they wait for the wall clock
+    every 1 min               12:01    11:01, the first point of its grid from now on
+    a retry that waits 2 s    12:00:02 11:00:02 in a series of every; otherwise not before the task's own time, 12:00
+
+Whether a time was chosen by a clock that was ahead is seen from the task: it was added, run or tried later than now.
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from tickwheel.tasks.record import Task
+from tickwheel.tasks.transitions.series import STEP_MS, first_point_after
+from tickwheel.tasks.triggers import Every
+
+__all__ = ["STEP_MS", "set_back"]
+
+NOTICED_MS: Final = STEP_MS  # a step is noticed about so much later
+
+
+def set_back(task: Task, now: int, before: int = 0) -> Task:
+    """Return a pending or released task as it is to be after the clock was set back; itself, if nothing changes.
+
+    `before` is what the clock showed then, as far as it is known: nothing is known of when a series was resumed.
+    """
+    if task.run_at <= now + STEP_MS:
+        return task
+    chosen_at = _chosen_at(task)
+    if task.has_begun or task.run_now_requested or task.run_at > task.occurrence_at:
+        return _shorten_wait(task, now, chosen_at - now)
+    if not isinstance(task.trigger, Every) or task.grid_at is not None:
+        return task  # rescheduled: that is a moment, too
+    interval_ms = task.trigger.interval_ms
+    first_run = task.last_run is None and task.runs == 0
+    if task.run_at <= now + interval_ms + STEP_MS or (first_run and task.run_at > task.created_at + interval_ms):
+        return task
+    if task.run_at > max(chosen_at, before) + interval_ms:
+        return task
+    point = first_point_after(task, now - min(interval_ms, NOTICED_MS))
+    assert point is not None
+    return replace(task, run_at=point, occurrence_at=point, missed_until=None)
+
+
+def _shorten_wait(task: Task, now: int, ahead_ms: int) -> Task:
+    """Let an attempt wait as long as it would have; what is due at a moment is not tried before that."""
+    if ahead_ms <= STEP_MS:
+        return task
+    by_clock = not task.run_now_requested and not isinstance(task.trigger, Every)
+    earliest = max(now, task.occurrence_at) if by_clock else now
+    return replace(task, run_at=min(task.run_at, max(task.run_at - ahead_ms, earliest)))
+
+
+def _chosen_at(task: Task) -> int:
+    """Return when its time was chosen, at the earliest: when it was added, begun, or ran last."""
+    ran_at = 0 if task.last_run is None else task.last_run.finished_at
+    return max(task.created_at, task.started_at or 0, ran_at)

@@ -1,0 +1,234 @@
+"""Where a recurring task goes on: its grid, and which occurrences are skipped on the way.
+
+A grid does not drift, whatever becomes of single runs:
+
+    grid              10        20        30        40          every 10 s
+    reschedule(25)     '------------.
+    runs                          25  30        40              25 stands for 10; the series goes on at the first
+                                                                point that is later than both
+    run_now at 13         13      20        30                  one more, and nothing is moved
+    a run until 27        [=============]30                     20 came due meanwhile: it is skipped (`overlap="skip"`),
+                          [=============][20]30                 or runs right after (`"queue_one"`)
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from tickwheel.tasks.record import Following, Run, RunStatus, Status, Task
+from tickwheel.tasks.triggers import Every
+
+__all__ = [
+    "FRESH",
+    "STEP_MS",
+    "anchor",
+    "continue_series",
+    "due_points",
+    "first_point_after",
+    "grace_ms",
+    "is_missed",
+    "recent_points",
+    "take_over",
+]
+
+STEP_MS: Final = 1_000  # a wall clock that changes by more than this was set, not corrected
+SKIPPED_MAX: Final = 100  # history rows of skipped occurrences that one outcome writes: the latest ones
+
+# What a new occurrence begins with.
+FRESH: Final[dict[str, Any]] = {
+    "failures": 0,
+    "crashes": 0,
+    "snoozes": 0,
+    "interrupted": False,
+    "next_at": None,
+    "grid_at": None,
+    "run_now_requested": False,
+}
+
+
+def anchor(task: Task) -> int:
+    """Return a point of a task's grid: the latest one that is spoken for."""
+    if task.grid_at is not None:
+        return task.grid_at
+    return task.occurrence_at if task.next_at is None else task.next_at
+
+
+def first_point_after(task: Task, moment: int) -> int | None:
+    """Return the first point of a task's grid after a moment; None if there is none."""
+    if isinstance(task.trigger, Every):
+        interval_ms, origin = task.trigger.interval_ms, anchor(task)
+        return origin + ((moment - origin) // interval_ms + 1) * interval_ms
+    return task.trigger.next_after(moment)
+
+
+def grace_ms(task: Task) -> int:
+    """Return how late an occurrence may be before it counts as missed: never more than half the period."""
+    if not task.is_recurring:
+        return task.late.grace_ms
+    if isinstance(task.trigger, Every):
+        return min(task.late.grace_ms, task.trigger.interval_ms // 2)
+    following = task.trigger.next_after(task.occurrence_at)
+    return task.late.grace_ms if following is None else min(task.late.grace_ms, (following - task.occurrence_at) // 2)
+
+
+def is_missed(task: Task, owned_since: int) -> bool:
+    """Tell whether an occurrence came due while nobody could run it; what was asked for or tried before was not."""
+    if task.has_begun or task.run_now_requested:
+        return False
+    return task.occurrence_at + grace_ms(task) < max(owned_since, task.missed_until or 0)
+
+
+def recent_points(task: Task, first: int, until: int, limit: int) -> tuple[list[int], bool]:
+    """Return the latest grid points from one to a moment, at most so many, and whether there are earlier ones."""
+    if first > until:
+        return [], False
+    if isinstance(task.trigger, Every):
+        interval_ms = task.trigger.interval_ms
+        count = (until - first) // interval_ms + 1
+        begin = first + max(count - limit, 0) * interval_ms
+        return list(range(begin, until + 1, interval_ms)), count > limit
+    # A calendar can only be read forward: begin close to the end, and farther and farther from it.
+    window_ms = 1000 * (limit + 1)
+    while True:
+        begin = max(first, until - window_ms)
+        points: deque[int] = deque(maxlen=limit + 1)
+        points.extend(_points(task, begin, until))
+        if len(points) > limit or begin == first:
+            return list(points)[-limit:], len(points) > limit
+        window_ms *= 4
+
+
+def due_points(task: Task, first: int, until: int, limit: int) -> tuple[list[int], bool]:
+    """Return the latest occurrences from a first one, maybe off the grid, to a moment; and whether there are more."""
+    rest = first_point_after(task, max(first, anchor(task)))
+    points, more = ([], False) if rest is None else recent_points(task, rest, until, limit)
+    if more or len(points) == limit:
+        return points, True
+    return ([first, *points] if first <= until else []), False
+
+
+def _points(task: Task, begin: int, until: int) -> Iterator[int]:
+    moment = task.trigger.next_after(begin - 1)
+    while moment is not None and moment <= until:
+        yield moment
+        moment = task.trigger.next_after(moment)
+
+
+def continue_series(task: Task, status: Status, reason: str | None, now: int) -> tuple[Task, list[Run]]:
+    """End an occurrence: go on with the next one if there is one, or end the task with a status.
+
+    Returns the history rows of occurrences that are skipped besides. Runs of run_now do not count.
+    """
+    if task.following is not None:
+        return take_over(task, task.following, status, reason, now)
+    if not task.is_recurring:
+        return _end(task, status, task.runs + 1, reason, now), []
+    extra = task.next_at is not None
+    runs = task.runs + (not extra)
+    coming = _coming(task, now)
+    if coming is None or (not extra and runs == task.times):
+        return _end(task, status, runs, reason, now), []
+    if coming > now or (task.late.mode == "run_all" and coming <= (task.missed_until or 0)):
+        return _go_on(task, coming, runs, reason), []
+    # The others came due while this one was active.
+    points, more = due_points(task, coming, now, SKIPPED_MAX + 1)
+    if task.overlap == "queue_one" and points[-1] > (task.missed_until or 0):
+        following: int | None = points.pop()
+    else:
+        following = first_point_after(task, max(now, anchor(task)))  # a run that was moved stands for its point
+    skipped = skip_rows(task, points[-SKIPPED_MAX:], more or len(points) > SKIPPED_MAX, now, "another run was active")
+    if following is None:
+        return _end(task, status, runs, reason, now), skipped
+    return _go_on(task, following, runs, reason), skipped
+
+
+def _coming(task: Task, now: int) -> int | None:
+    """Return when a series goes on; if the clock was set back during the run, `every` does so from now."""
+    coming = first_point_after(task, max(task.occurrence_at, anchor(task))) if task.next_at is None else task.next_at
+    if coming is None or not isinstance(task.trigger, Every) or task.occurrence_at <= now + STEP_MS:
+        return coming
+    regular = task.next_at is None or coming <= task.occurrence_at + task.trigger.interval_ms
+    return first_point_after(task, now) if regular else coming
+
+
+def skip_rows(task: Task, points: list[int], more: bool, now: int, why: str) -> list[Run]:  # noqa: FBT001 - internal
+    """Return the history rows of skipped occurrences; each counts as an attempt, by which rows are told apart."""
+    rows = []
+    for number, point in enumerate(points, 1):
+        earlier = "; earlier ones were skipped as well" if more and number == 1 else ""
+        rows.append(
+            Run(
+                task_id=task.id,
+                attempt=task.attempt + number,
+                occurrence_at=point,
+                started_at=None,
+                finished_at=now,
+                status=RunStatus.SKIPPED,
+                reason=f"skipped: {why}{earlier}",
+                due_at=point,
+            )
+        )
+    return rows
+
+
+def _go_on(task: Task, coming: int, runs: int, reason: str | None) -> Task:
+    """Wait for another occurrence; one that was rescheduled before a run_now still stands for its grid point."""
+    grid_at = task.grid_at if task.next_at is not None and coming == task.next_at else None
+    missed_until = task.missed_until if coming <= (task.missed_until or 0) else None
+    fresh = {**FRESH, "grid_at": grid_at, "missed_until": missed_until}
+    return replace(task, status=Status.PENDING, runs=runs, run_at=coming, occurrence_at=coming, reason=reason, **fresh)
+
+
+def _end(task: Task, status: Status, runs: int, reason: str | None, now: int) -> Task:
+    """End a task; what the occurrence came to stays to be seen, and so does the grid, for a retry by hand."""
+    return replace(
+        task,
+        status=status,
+        runs=runs,
+        grid_at=anchor(task) if task.is_recurring and anchor(task) != task.occurrence_at else None,
+        next_at=None,
+        run_now_requested=False,
+        missed_until=None,
+        finished_at=now,
+        reason=reason,
+    )
+
+
+def take_over(task: Task, following: Following, status: Status, reason: str | None, now: int) -> tuple[Task, list[Run]]:
+    """Let what was asked for during a run take effect, now that its occurrence is over."""
+    if following.how == "debounce":
+        new = following.task
+        fields = {"args": new.args, "run_at": new.run_at, "occurrence_at": new.occurrence_at}
+        return replace(
+            task, status=Status.PENDING, following=None, runs=0, finished_at=None, reason=None, **FRESH, **fields
+        ), []
+    new = replace(
+        following.task,
+        partition=task.partition,
+        paused=task.paused,
+        attempt=task.attempt,
+        version=task.version,
+        started_at=task.started_at,
+    )
+    if following.how == "replace":
+        return new, []
+    runs = task.runs + (task.next_at is None)
+    new = replace(
+        new,
+        created_at=task.created_at,
+        runs=runs,
+        result=task.result,
+        error=task.error,
+        last_run=task.last_run,
+        consecutive_failures=task.consecutive_failures,
+        reason=reason,
+    )
+    if new.occurrence_at == task.occurrence_at and new.trigger == task.trigger:  # its time was not changed
+        return continue_series(
+            replace(new, grid_at=task.grid_at, next_at=task.next_at, runs=task.runs), status, reason, now
+        )
+    if runs == new.times:
+        return _end(new, status, runs, reason, now), []
+    return replace(new, status=Status.PENDING, finished_at=None, **FRESH), []

@@ -1,0 +1,452 @@
+"""A reference model of durable tasks: what every verb and outcome makes of one task, written down once more.
+
+It shares no code with `tickwheel.tasks.transitions`: a task here is a handful of mutable fields, a grid is counted from
+its origin, and history is a list of words. `check_against_reference` in `promises` compares it with a store.
+
+    >>> series = Modelled(origin=100, interval_ms=10)
+    >>> series.run_now(now=93), series.due_at
+    (True, 93)
+    >>> series.claim(until=93)
+    True
+    >>> series.end("completed", now=94), series.due_at, series.runs
+    (None, 100, 0)
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tickwheel.errors import DuplicateTask, InvalidTask, TaskRunning, TickwheelError
+
+__all__ = ["Modelled", "add"]
+
+State = Literal["pending", "running", "completed", "failed", "cancelled"]
+SKIPPED_MAX = 100  # that the history keeps of one outcome
+FINISHED = ("completed", "failed", "cancelled")
+GRACE_MS = 60_000  # how late an occurrence may be before it was missed; half the period, if that is shorter
+
+
+def add(
+    there: "Modelled | None", new: "Modelled", on_conflict: str
+) -> "tuple[Modelled | None, type[TickwheelError] | None]":
+    """Add a task where one may be already; return what is there then, and why the new one was refused, if it was."""
+    if on_conflict == "debounce" and (new.interval_ms is not None or (there is not None and there.keeps_its_series)):
+        return there, InvalidTask
+    if there is None or there.state in ("failed", "cancelled"):
+        new.history = [] if there is None else there.history
+        return new, None
+    if on_conflict == "reject":
+        return there, DuplicateTask
+    if on_conflict == "keep":
+        return there, None
+    if on_conflict == "debounce" and there.state != "completed":
+        there.debounce(new.args, new.origin)
+        return there, None
+    replaced = there.replace(new)
+    return replaced or there, None if replaced else TaskRunning
+
+
+@dataclass
+class Modelled:
+    """One task, recurring if it has an interval."""
+
+    origin: int
+    interval_ms: int | None = None
+    times: int = -1
+    retries: int = 0
+    max_crashes: int = 3
+    at_most_once: bool = False
+    overlap: str = "skip"
+    missed: str = "run_once"
+    catch_up: int = 100
+    expires_at: int | None = None
+    by_calendar: bool = False  # a cron expression: its grid is the same for all, and `origin` one of its points
+    args: dict[str, Any] = field(default_factory=dict)
+
+    state: State = "pending"
+    paused: bool = False
+    forced: bool = False  # by run_now, and not made yet
+    due_at: int = -1
+    occurrence_at: int = -1
+    back_at: int | None = None  # when it is due after the run of run_now
+    point: int = -1  # of the grid, that the next regular run stands for
+    missed_until: int = 0
+    missed_at_claim: int = 0  # the same before the run: what its node finds out when it begins dies with it
+    failures: int = 0
+    crashes: int = 0
+    snoozes: int = 0
+    interrupted: bool = False
+    runs: int = 0
+    begun: int = 0  # how often the handler was called for the present occurrence
+    asked_to_stop: Literal["", "task", "run"] = ""
+    later: "tuple[str, dict[str, Any], Modelled | None] | None" = None  # how, arguments, and what it is replaced by
+    history: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Wait for the first occurrence."""
+        if self.due_at < 0:
+            self.due_at = self.occurrence_at = self.point = self.origin
+        if self.interval_ms is None:
+            self.times = 1
+
+    # -- what can be seen
+
+    @property
+    def listed(self) -> str:
+        """What filters call its state."""
+        return "paused" if self.state == "pending" and self.paused and not self.forced else self.state
+
+    @property
+    def keeps_its_series(self) -> bool:
+        """Whether it recurs, and has not given up its id."""
+        return self.interval_ms is not None and self.state not in ("failed", "cancelled")
+
+    @property
+    def active(self) -> bool:
+        """Whether there was an attempt at the present occurrence."""
+        return bool(self.failures or self.crashes or self.snoozes or self.interrupted)
+
+    # -- the grid
+
+    def after(self, moment: int) -> int:
+        """Return the first point of the grid after a moment, counted from the origin."""
+        assert self.interval_ms is not None
+        return self.origin + ((moment - self.origin) // self.interval_ms + 1) * self.interval_ms
+
+    @property
+    def grace_ms(self) -> int:
+        """How late the present occurrence may be before it was missed."""
+        if self.interval_ms is None:
+            return GRACE_MS
+        period = self.after(self.occurrence_at) - self.occurrence_at if self.by_calendar else self.interval_ms
+        return min(GRACE_MS, period // 2)
+
+    def due_until(self, moment: int) -> list[int]:
+        """List the occurrences from the present one to a moment."""
+        points = [self.occurrence_at]
+        while (point := self.after(max(points[-1], self.point))) <= moment:
+            points.append(point)
+        return points
+
+    # -- verbs; each tells whether it changed anything, or None if it cannot be done
+
+    def cancel(self, *, run_only: bool) -> bool:
+        """Cancel it, or ask it to stop."""
+        if self.state == "pending" and not run_only:
+            self.state, self.paused, self.forced, self.later = "cancelled", False, False, None
+            return True
+        wanted: Literal["task", "run"] = "run" if run_only and self.interval_ms else "task"
+        if self.state != "running":
+            return False
+        if self.asked_to_stop in ("task", wanted):  # again: what was debounced since then is discarded
+            discards = wanted == "task" and self.later is not None
+            self.later = None if discards else self.later
+            return discards
+        self.asked_to_stop = wanted
+        if wanted == "task":
+            self.later = None
+        return True
+
+    def pause(self) -> bool | None:
+        """Set the flag; a run_now that has not begun is withdrawn."""
+        if self.state in FINISHED:
+            return None
+        if self.paused and not (self.state == "pending" and self.forced):
+            return False
+        if self.state == "pending" and self.forced and self.back_at is not None and not self.active:
+            self.due_at = self.occurrence_at = self.back_at
+            self.back_at = None
+        self.paused, self.forced = True, False
+        return True
+
+    def resume(self, now: int, *, run_missed: bool) -> bool | None:
+        """Clear the flag; a series goes on with the next point of its grid."""
+        if self.state in FINISHED:
+            return None
+        if not self.paused:
+            return False
+        self.paused = False
+        coming = self.due_at if self.back_at is None else self.back_at
+        if self.state == "running" or self.interval_ms is None or self.active or coming > now:
+            return True
+        if run_missed:
+            self.missed_until = now
+            return True
+        self.point = self.after(now)
+        if self.back_at is None:
+            self.due_at = self.occurrence_at = self.point
+            self.missed_until = 0
+        else:
+            self.back_at = self.point
+        return True
+
+    def reschedule(self, moment: int) -> bool | None:
+        """Move the next run; the grid stays."""
+        if self.state != "pending":
+            return None
+        if self.active:
+            self.due_at, self.occurrence_at = moment, min(self.occurrence_at, moment)
+        elif self.back_at is not None:
+            self.back_at = moment
+        else:
+            self.due_at = self.occurrence_at = moment
+            self.missed_until = 0
+        return True
+
+    def update(self, args: dict[str, Any], every: "tuple[int, int] | None" = None) -> bool | None:
+        """Change the arguments, and maybe interval and origin: of a running series from its next occurrence on."""
+        if self.state == "pending":
+            self.args = args
+            if every is not None:
+                self._follow_grid(*every)
+            return True
+        if self.state != "running" or self.interval_ms is None or self.asked_to_stop == "task":
+            return None
+        how, _, new = self.later or ("update", {}, None)
+        if every is not None and new is not None:
+            new._follow_grid(*every)
+        elif every is not None:
+            new = Modelled(origin=every[1], interval_ms=every[0])
+        self.later = (how, args, new)
+        return True
+
+    def _follow_grid(self, interval_ms: int, origin: int) -> None:
+        """Go on by another grid, from its first point; a run_now is made all the same."""
+        self.interval_ms, self.origin, self.by_calendar, self.point = interval_ms, origin, False, origin
+        if self.back_at is not None and not self.active:
+            self.back_at = origin
+            return
+        self.due_at = self.occurrence_at = origin
+        self.back_at, self.forced = None, False
+        self._begin_occurrence()
+
+    def run_now(self, now: int) -> bool | None:
+        """Make it due now, also if it is paused."""
+        if self.state != "pending":
+            return None
+        if self.forced or (self.due_at <= now and not self.paused):
+            return False
+        self.forced = True
+        if self.active:
+            self.due_at = min(self.due_at, now)
+        elif self.interval_ms is not None or now < self.due_at:
+            self.back_at = self.due_at
+            self.due_at = self.occurrence_at = now
+        return True
+
+    def retry(self, now: int) -> bool | None:
+        """Begin a finished task again."""
+        if self.state not in FINISHED:
+            return False
+        self.state, self.paused, self.forced, self.asked_to_stop = "pending", False, False, ""
+        self.due_at = self.occurrence_at = now
+        self.back_at, self.missed_until = None, 0
+        self._begin_occurrence()
+        if self.interval_ms is None:
+            self.runs = 0
+        else:
+            self.point = self.after(now) - self.interval_ms
+            self.runs = min(self.runs, self.times - 1) if self.times > 0 else self.runs
+        return True
+
+    def debounce(self, args: dict[str, Any], due_at: int) -> bool:
+        """Take new arguments and a new time, or keep them for one following run, also if this one is to stop."""
+        if self.state == "running" or self.later is not None:
+            self.later = ("debounce", args, Modelled(origin=due_at))
+            return True
+        self.args, self.back_at, self.forced = args, None, False
+        self.due_at = self.occurrence_at = due_at
+        self._begin_occurrence()
+        return True
+
+    def replace(self, new: "Modelled") -> "Modelled | None":
+        """Become another task: at once, or after the run of a series."""
+        if self.state != "running":
+            new.history = self.history
+            return new
+        if self.interval_ms is None or self.asked_to_stop == "task":
+            return None
+        self.later, self.paused = ("replace", new.args, new), False
+        return self
+
+    # -- runs
+
+    def claim(self, until: int) -> bool:
+        """Begin it, if it waits and is due."""
+        if self.listed != "pending" or self.due_at > until:
+            return False
+        self.state, self.missed_at_claim = "running", self.missed_until
+        return True
+
+    def begin(self, now: int, owned_since: int = 0) -> "tuple[str, Modelled | None]":
+        """Call its handler, unless it has expired or was missed; return which, and what takes its place."""
+        if self.expires_at is not None and now > self.expires_at:
+            return "expired", self._expire(now)
+        missed_until = max(owned_since, self.missed_until)
+        if self.active or self.forced or self.occurrence_at + self.grace_ms >= missed_until:
+            pass
+        elif self.missed == "skip" and self.interval_ms is None:
+            return "skipped", self.end("cancelled", now, "skipped")
+        elif self.missed == "skip":
+            grace_ms = self.grace_ms
+            return "skipped", self._pass_over(lambda point: point + grace_ms >= missed_until, now, 0)
+        elif self.interval_ms is not None:
+            wanted = self.due_until(missed_until)[-self.catch_up :]
+            if self.missed == "run_all" and self.occurrence_at not in wanted:
+                return "skipped", self._pass_over(lambda point: point >= wanted[0], now, missed_until)
+            self.missed_until = missed_until
+        self.begun += 1
+        return "begun", None
+
+    def _expire(self, now: int) -> "Modelled | None":
+        """End the task without a run, unless it was changed meanwhile."""
+        if not self.asked_to_stop and self.later is None:
+            self.state, self.paused, self.forced, self.back_at = "cancelled", False, False, None
+            return None
+        return self.end("cancelled", now, None)
+
+    def _pass_over(self, is_wanted: Callable[[int], bool], now: int, missed_until: int) -> "Modelled | None":
+        """Skip missed occurrences until one that is wanted."""
+        if self.asked_to_stop == "task" or self.later is not None:
+            return self.end("cancelled", now, "skipped")
+        passed, point = [self.occurrence_at], self.after(max(self.occurrence_at, self.point))
+        while not is_wanted(point):
+            passed.append(point)
+            point = self.after(point)
+        self.history += ["skipped"] * min(len(passed), 1 + SKIPPED_MAX)
+        self.asked_to_stop = ""
+        self.state, self.due_at, self.occurrence_at, self.point = "pending", point, point, point
+        self.missed_until = missed_until
+        return None
+
+    def fail_for_good(self, now: int) -> "Modelled | None":
+        """End a run that raised and is not to be tried again."""
+        self.failures += 1
+        return self.end("failed", now)
+
+    def fail(self, now: int, wait_ms: int) -> "Modelled | None":
+        """End a run that raised."""
+        self.failures += 1
+        if self.at_most_once or self.failures > self.retries:
+            return self.end("failed", now)
+        return self._again("failed", now, now + wait_ms)
+
+    def snooze(self, now: int, delay_ms: int) -> "Modelled | None":
+        """End a run that asked to run later."""
+        if self.at_most_once:
+            self.failures += 1
+            return self.end("failed", now)
+        self.snoozes += 1
+        return self._again("snoozed", now, now + delay_ms)
+
+    def crash(self, now: int, wait_ms: int) -> "Modelled | None":
+        """End a run whose process died."""
+        self.crashes += 1
+        self.missed_until = self.missed_at_claim
+        if self.at_most_once or self.crashes >= self.max_crashes:
+            return self.end("failed", now)
+        return self._again("failed", now, now + wait_ms)
+
+    def interrupt(self, now: int) -> "Modelled | None":
+        """End a run that was stopped with its scheduler."""
+        if self.at_most_once:
+            return self.end("failed", now)
+        self.interrupted = True
+        return self._again("cancelled", now, now)
+
+    def stop(self, now: int) -> "Modelled | None":
+        """End a run that was asked to stop."""
+        return self.end("cancelled", now)
+
+    def release(self) -> None:
+        """Give up a claim before the run began."""
+        if self.asked_to_stop == "task" and self.later is not None:
+            self.asked_to_stop = ""
+            self._take_over("cancelled", 0)
+            return
+        self.state = "cancelled" if self.asked_to_stop == "task" else "pending"
+        if self.state == "cancelled":
+            self.asked_to_stop = ""
+
+    def _again(self, word: str, now: int, due_at: int) -> "Modelled | None":
+        if self.asked_to_stop:
+            return self.end("cancelled", now, word)
+        self.history.append(word)
+        self.state, self.due_at = "pending", due_at if self.interval_ms else max(due_at, self.occurrence_at)
+        self.forced = self.forced and self.interrupted and word == "cancelled"
+        return None
+
+    def end(self, result: State, now: int, word: str | None = "") -> "Modelled | None":
+        """End an occurrence; returns what takes the place of the task, if it is another one from now on."""
+        if word is not None:
+            self.history.append(word or result)
+        asked, self.asked_to_stop = self.asked_to_stop, ""
+        if self.later is not None:
+            return self._take_over(result, now)
+        if asked == "task" and not (result == "completed" and self._is_last):
+            result = "cancelled"
+        self.forced = False
+        extra = self.back_at is not None
+        if asked == "task" or self.interval_ms is None or (self._is_last and not extra):
+            self.runs += 0 if asked == "task" else 1
+            self.state, self.paused = result, False
+            self.back_at = None
+            return None
+        self._go_on(now)
+        return None
+
+    @property
+    def _is_last(self) -> bool:
+        return self.interval_ms is None or (self.back_at is None and self.runs + 1 == self.times)
+
+    def _go_on(self, now: int) -> None:
+        self.runs += self.back_at is None
+        coming = self.after(max(self.point, self.occurrence_at)) if self.back_at is None else self.back_at
+        catches_up = self.missed == "run_all" and coming <= self.missed_until
+        if coming <= now and not catches_up:
+            skipped, point = [coming], self.after(max(coming, self.point))
+            while point <= now:
+                skipped.append(point)
+                point = self.after(point)
+            coming = point
+            if self.overlap == "queue_one" and skipped[-1] > self.missed_until:
+                coming = skipped.pop()
+            self.history += ["skipped"] * min(len(skipped), SKIPPED_MAX)
+        if coming != self.back_at:
+            self.point = coming
+        self.state, self.due_at, self.occurrence_at, self.back_at = "pending", coming, coming, None
+        if coming > self.missed_until:
+            self.missed_until = 0
+        self._begin_occurrence()
+
+    def _take_over(self, result: State, now: int) -> "Modelled | None":
+        assert self.later is not None
+        (how, args, new), self.later = self.later, None
+        if how == "replace":
+            assert new is not None
+            new.history, new.paused, new.args = self.history, self.paused, args
+            return new
+        self.args = args
+        if how == "update":
+            self.forced = False
+            if self._is_last:
+                self.runs += 1
+                self.state, self.paused = result, False
+            elif new is None:
+                self._go_on(now)
+            else:
+                assert new.interval_ms is not None
+                self.runs += self.back_at is None
+                self.state, self.back_at = "pending", None
+                self._follow_grid(new.interval_ms, new.origin)
+            return None
+        assert new is not None
+        self.state, self.forced, self.back_at, self.runs = "pending", False, None, 0
+        self.due_at = self.occurrence_at = new.origin
+        self._begin_occurrence()
+        return None
+
+    def _begin_occurrence(self) -> None:
+        self.failures = self.crashes = self.snoozes = 0
+        self.interrupted = False
+        self.begun = 0

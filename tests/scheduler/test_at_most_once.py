@@ -1,0 +1,96 @@
+"""A task that may run at most once is claimed for a worker that is free, when it is due and not before."""
+
+import asyncio
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.scheduler.programs import start_program
+from tests.scheduler.worlds import World
+from tickwheel.scheduler import AsyncScheduler
+from tickwheel.tasks import Status
+
+TASKS = 1_000
+DIES_AT = 40
+SLOTS = {"thread": 8, "loop": 16}
+
+PROGRAM = """
+import os, signal, sys
+from itertools import count
+from tickwheel import Scheduler
+
+numbers = count(1)
+log = os.open("begun", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+scheduler = Scheduler("sqlite:///tasks.db", lease_ttl_ms=600, rescan_ms=300)
+
+{prefix}def work(name):
+    os.write(log, (name + "\\n").encode())
+    if {dies} and next(numbers) >= {dies_at}:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+scheduler.task("work")(work)
+if {dies}:
+    scheduler.start()
+    once = {{"handler": "work", "at_most_once": True, "delay": 0.5}}
+    scheduler.add_many({{**once, "args": {{"name": str(n)}}, "id": str(n)}} for n in range({tasks}))
+    scheduler.run_forever()
+else:
+    import time
+    with scheduler:
+        while any(scheduler.counts()[status] for status in ("pending", "running")):
+            time.sleep(0.05)
+        tasks = [scheduler.get(str(n)) for n in range({tasks})]
+        print(*(task.id + ":" + task.status for task in tasks))
+"""
+
+
+@pytest.mark.parametrize("pool", ["thread", "loop"])
+def test_of_a_thousand_killed_when_forty_had_begun_the_others_run(pool: str, tmp_path: Path) -> None:
+    prefix = "async " if pool == "loop" else ""
+    text = PROGRAM.format(prefix=prefix, dies=True, dies_at=DIES_AT, tasks=TASKS)
+    with start_program(tmp_path, text) as first:
+        assert first.wait(60) == -signal.SIGKILL, first.communicate()
+    begun = set((tmp_path / "begun").read_text().split())
+    assert len(begun) >= DIES_AT
+    with start_program(tmp_path, PROGRAM.format(prefix=prefix, dies=False, dies_at=0, tasks=TASKS)) as second:
+        out, err = second.communicate(timeout=60)
+    assert second.returncode == 0, err
+    ended = dict(each.split(":") for each in out.split())
+    runs = Counter((tmp_path / "begun").read_text().split())
+    assert max(runs.values()) == 1, "none may run twice"
+    failed = {task_id for task_id, status in ended.items() if status == "failed"}
+    assert len(ended) == TASKS
+    assert set(runs) | failed == set(ended), "what was not claimed runs"
+    assert len(failed - set(runs)) <= SLOTS[pool], "one for each worker that was reserved"
+
+
+def test_it_is_not_claimed_before_it_is_due() -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "once"}, delay=1, id="once", at_most_once=True)
+        await scheduler.add("note", {"what": "usual"}, delay=1, id="usual")
+        await asyncio.sleep(0.99)
+        assert (await scheduler.get("usual")).status is Status.RUNNING, "it is claimed ahead"
+        assert (await scheduler.get("once")).status is Status.PENDING
+        await asyncio.sleep(0.02)
+        assert sorted(what for _, what in world.ran) == ["once", "usual"]
+        assert {moment for moment, _ in world.ran} == {world.now() - 10}
+
+    world.play(story)
+
+
+def test_what_can_be_claimed_ahead_is_not_held_up_by_it() -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add_many(
+            {"handler": "note", "args": {"what": f"{number}"}, "at_most_once": number % 2 == 0, "delay": 1}
+            for number in range(200)
+        )
+        await asyncio.sleep(2)
+        assert len(world.ran) == 200
+
+    world.play(story)

@@ -1,0 +1,191 @@
+"""A wall clock that is set while tasks wait, while they run, and while nobody runs them."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scheduler.still import StillStore
+from tests.scheduler.worlds import World
+from tickwheel.errors import Snooze
+from tickwheel.scheduler import AsyncScheduler
+from tickwheel.stores.memory import MemoryStore
+from tickwheel.tasks.policies import LatePolicy, RetryPolicy
+from tickwheel.tasks.record import Status
+
+HOUR = 3600
+YEAR = 365 * 86_400
+STARTS = ("live", "restart", "crash")
+
+
+class Steps(World):
+    """A world whose wall clock is set while a scheduler runs, while it is stopped, or after it died."""
+
+    def __init__(self) -> None:
+        super().__init__(lease_ttl_ms=3_000, rescan_ms=30_000, horizon_ms=600_000)
+
+    async def begin(self) -> None:
+        self.node = self.scheduler()
+
+        @self.node.task("snooze")
+        async def snooze() -> None:
+            self.ran.append((self.now(), "snooze"))
+            raise Snooze(2)
+
+        await self.node.start()
+
+    async def step(self, seconds: int, how: str) -> None:
+        """Set the clock, and start another scheduler unless it is set live."""
+        if how == "live":
+            self.clock.step_wall(seconds * 10**9)
+            return
+        await (self.node.stop() if how == "restart" else self.die())
+        self.clock.step_wall(seconds * 10**9)
+        await self.begin()
+
+    async def die(self) -> None:
+        """Let the scheduler do nothing any more, with what it holds free for others."""
+        engine: Any = self.node._engine
+        for loop in engine._loops:
+            loop.cancel()
+        await asyncio.gather(*engine._loops, return_exceptions=True)
+        await self.store.release(engine._ownership.kept())
+        await self.store.leave(engine.node)
+
+    def runs(self, what: str) -> list[int]:
+        return [moment for moment, name in self.ran if name == what]
+
+    def in_seconds(self, seconds: float) -> datetime:
+        return datetime.fromtimestamp(self.now() / 1000 + seconds, UTC)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Steps]:
+    world = Steps()
+    if request.param == "memory":
+        world.store = MemoryStore(now_ms=world.now, timed_leases=False)
+        yield world
+        return
+    still = StillStore(tmp_path / "tasks.db", world.now)
+    world.store = still
+    yield world
+    still.end()
+
+
+@pytest.mark.parametrize("how", STARTS)
+def test_a_clock_that_is_set_back_stalls_nothing_and_makes_nothing_early(world: Steps, how: str) -> None:
+    async def story() -> None:
+        await world.begin()
+        add = world.node.add
+        await add("note", {"what": "second"}, every="1s")
+        await add("note", {"what": "skipping"}, every="1s", late="skip")
+        await add("note", {"what": "paused"}, every="1s", id="paused")
+        minute = await add("note", {"what": "minute"}, every="1m")
+        waiting = [
+            await add("note", {"what": "delay"}, delay=20),
+            await add("note", {"what": "at"}, at=world.in_seconds(20)),
+            await add("note", {"what": "cron"}, cron="*/10 * * * *"),
+            await add("note", {"what": "delayed series"}, delay=20, every="1s"),
+        ]
+        await asyncio.sleep(5.4)
+        await world.node.pause("paused")
+        world.ran.clear()
+        await world.step(-HOUR, how)
+        stepped = world.now()
+        await asyncio.sleep(3.5)
+        for what in ("second", "skipping"):
+            assert world.runs(what)[0] <= stepped + 1_500  # it is noticed within a second, and then at once
+            assert len(world.runs(what)) in (3, 4)
+        await world.node.resume("paused")
+        assert (await world.node.get(minute.id)).run_at <= stepped + 60_000
+        await asyncio.sleep(20)
+        assert len(world.runs("paused")) in (20, 21)
+        for task in waiting:
+            assert (await world.node.get(task.id)).run_at == task.run_at
+            assert not world.runs(task.args["what"])
+        await world.node.stop()
+
+    world.perform(story)
+
+
+@pytest.mark.parametrize("how", STARTS)
+def test_only_a_retry_in_a_series_waits_as_long_as_before_when_the_clock_is_set_back(world: Steps, how: str) -> None:
+    async def story() -> None:
+        await world.begin()
+        policy = RetryPolicy(retries=3, first_ms=2_000, jitter=0.0)
+        await world.node.add("fail", {"what": "retry"}, retry=policy, delay=1)
+        await world.node.add("fail", {"what": "series"}, retry=policy, every="1h", delay=1)
+        await world.node.add("snooze", delay=1)
+        await asyncio.sleep(1.5)
+        await world.step(-HOUR, how)
+        stepped = world.now()
+        await asyncio.sleep(5)
+        assert world.runs("series")[1] - stepped <= 3_500
+        await asyncio.sleep(HOUR)
+        for what in ("retry", "snooze"):
+            first, second = world.runs(what)[:2]
+            assert first <= second <= first + 10_000, "no attempt is made before its time, by the clock as it is"
+        await world.node.stop()
+
+    world.perform(story)
+
+
+def test_what_runs_while_the_clock_is_set_back_goes_on_from_now(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+        await world.node.add("work", {"what": "work", "seconds": 3.0}, every="10s", id="work")
+        await asyncio.sleep(11)
+        await world.step(-HOUR, "live")
+        await asyncio.sleep(13)
+        assert len(world.runs("work")) == 2
+        assert all(run.started_at <= run.finished_at for run in await world.node.history("work") if run.started_at)
+        await world.node.stop()
+
+    world.perform(story)
+
+
+@pytest.mark.parametrize("how", STARTS)
+def test_a_clock_that_is_set_forward_by_years_makes_no_burst_and_purges_nothing(world: Steps, how: str) -> None:
+    async def story() -> None:
+        await world.begin()
+        await world.node.add("note", {"what": "over"}, id="over")
+        await world.node.add("note", {"what": "second"}, every="1s")
+        await world.node.add("note", {"what": "all"}, every="1s", late=LatePolicy(mode="run_all", catch_up=3))
+        await world.node.add("note", {"what": "skip"}, every="1h", late="skip")
+        await world.node.add("note", {"what": "delay"}, delay="1h")
+        await world.node.add("note", {"what": "cron"}, cron="0 0 1 1 *")
+        await asyncio.sleep(10.4)
+        ran = len(world.ran)
+        await world.step(3 * YEAR + HOUR // 2, how)
+        await asyncio.sleep(5)
+        later = [what for _, what in world.ran[ran:]]
+        assert later.count("second") in (5, 6)
+        assert later.count("all") in range(5, 10)
+        assert [later.count(what) for what in ("skip", "delay", "cron")] == [0, 1, 1]
+        await asyncio.sleep(65)  # two purges
+        assert (await world.node.get("over")).status is Status.COMPLETED
+        await world.node.stop()
+
+    world.perform(story)
+
+
+def test_what_is_old_by_elapsed_time_is_purged_after_a_step() -> None:
+    world = World(retention_ms=10_000_000, rescan_ms=30_000)
+    world.store = MemoryStore(now_ms=world.now, timed_leases=False)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "a"}, id="a")
+        await asyncio.sleep(5_000)
+        world.clock.step_wall(YEAR * 10**9)
+        await scheduler.add("note", {"what": "b"}, id="b")
+        await asyncio.sleep(4_900)
+        assert {task.id for task in (await scheduler.list()).tasks} == {"a", "b"}
+        await asyncio.sleep(200)
+        assert {task.id for task in (await scheduler.list()).tasks} == {"b"}
+        await asyncio.sleep(5_000)
+        assert not (await scheduler.list()).tasks
+
+    world.play(story)

@@ -1,0 +1,171 @@
+"""The due index is bounded, and what is left out of it keeps nothing else from running."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from tests.scheduler.worlds import World
+from tickwheel.scheduler import AsyncScheduler
+from tickwheel.scheduler.engine import loader
+from tickwheel.scheduler.engine.ready_tasks import SHARE_MAX, SLACK, ReadyTasks
+from tickwheel.stores import Due
+from tickwheel.stores.memory import MemoryStore
+from tickwheel.tasks import Status
+
+
+def due(task_id: str, handler: str = "h", priority: int = 0, run_at: int = 0) -> Due:
+    return Due(run_at, task_id, 0, priority, 0, handler)
+
+
+def anything(_: str) -> bool:
+    return True
+
+
+def test_of_a_handler_that_has_more_than_its_share_the_best_stay() -> None:
+    ready = ReadyTasks()
+    for number in range(3 * SHARE_MAX):
+        ready.put(due(f"{number:06}", priority=number % 7))
+    assert SHARE_MAX <= len(ready) <= SHARE_MAX + SLACK
+    assert list(ready.left_out()) == ["h"]
+    ready.put(due("behind", priority=-1))
+    assert "behind" not in ready
+    ready.put(due("urgent", priority=99))
+    ready.put(due("other", "another handler", priority=-1))
+    assert ready.take(1, anything)[0].id == "urgent"
+    best = sorted((-(number % 7), f"{number:06}") for number in range(3 * SHARE_MAX))
+    assert [each.id for each in ready.take(SHARE_MAX, anything)] == [task_id for _, task_id in best[:SHARE_MAX]]
+    assert ready.wanting == {"h"}
+    ready.admit_again()
+    ready.put(due("behind", priority=-1))
+    assert "behind" in ready
+
+
+def test_shares_are_smaller_the_more_handlers_there_are() -> None:
+    ready = ReadyTasks()
+    for number in range(40_000):
+        ready.put(due(str(number), f"handler {number % 40}"))
+    assert len(ready) <= 40 * (ready.share + SLACK)
+    assert ready.share < SHARE_MAX
+
+
+@pytest.fixture
+def world() -> World:
+    return World(rescan_ms=30_000, lease_ttl_ms=30_000)
+
+
+@pytest.mark.parametrize("blocked", ["slow", "nobody has it"])
+def test_many_due_tasks_that_cannot_begin_keep_no_other_from_running(world: World, blocked: str) -> None:
+    many = 3 * SHARE_MAX
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        async with world.scheduler(run=False) as adder:
+            adder.task("slow")(print)
+            for first in range(0, many, 5000):
+                await adder.add_many({"handler": blocked, "priority": 5} for _ in range(first, first + 5000))
+            await asyncio.sleep(2)
+            begun = world.now()
+            await adder.add_many(
+                {"handler": "note", "args": {"what": str(priority)}, "priority": priority} for priority in (-3, 9, 2)
+            )
+            await asyncio.sleep(3)
+        assert [what for _, what in world.ran] == ["9", "2", "-3"]
+        assert world.ran[-1][0] - begun <= 1000
+        engine: Any = scheduler._engine
+        assert len(engine._index) <= SHARE_MAX + SLACK
+        counts = await scheduler.counts()
+        assert counts[Status.RUNNING] <= 2
+
+    async def start() -> None:
+        scheduler = world.scheduler()
+
+        @scheduler.task("slow", concurrency=1)
+        async def slow() -> None:
+            await asyncio.sleep(3600)
+
+        async with scheduler:
+            await story(scheduler)
+            await scheduler.stop(0)
+
+    world.perform(start)
+
+
+def test_what_was_left_out_runs_when_there_is_room_highest_priority_first(world: World) -> None:
+    many = 2 * SHARE_MAX + 1500
+
+    async def story() -> None:
+        async with world.scheduler(run=False) as adder:
+            for first in range(0, many, 500):
+                await adder.add_many(
+                    {"handler": "note", "args": {"what": f"{number % 3}"}, "priority": number % 3}
+                    for number in range(first, first + 500)
+                )
+        scheduler = world.scheduler()
+        async with scheduler:
+            await asyncio.sleep(60)
+            assert (await scheduler.counts())[Status.COMPLETED] == many
+        order = [what for _, what in world.ran]
+        assert order == sorted(order, reverse=True)
+
+    world.perform(story)
+
+
+def test_what_was_left_out_is_read_on_from_where_it_was_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = 4 * SHARE_MAX
+    read: list[int] = []
+    store = cast("MemoryStore", world.store)
+    overdue = store.overdue
+
+    async def counted(*arguments: Any) -> list[Due]:
+        page = await overdue(*arguments)
+        read.append(len(page))
+        return page
+
+    async def story() -> None:
+        async with world.scheduler(run=False) as adder:
+            for first in range(0, many, 5000):
+                await adder.add_many(
+                    {"handler": "note", "args": {"what": str(number)}} for number in range(first, first + 5000)
+                )
+            await asyncio.sleep(1)
+        monkeypatch.setattr(store, "overdue", counted)
+        async with world.scheduler() as scheduler:
+            await asyncio.sleep(20)  # less than until the next rescan
+            assert (await scheduler.counts())[Status.COMPLETED] == many
+
+    world.perform(story)
+    assert sum(read) < 1.5 * many  # and not again and again from the beginning
+
+
+def test_a_start_does_not_wait_until_everything_is_loaded(world: World) -> None:
+    async def story() -> None:
+        async with world.scheduler(run=False) as adder:
+            for _ in range(3):
+                await adder.add_many({"handler": "note", "args": {"what": "x"}} for _ in range(8_000))
+            await asyncio.sleep(1)
+        async with world.scheduler() as scheduler:
+            assert scheduler.startup_report is not None
+            assert scheduler.startup_report.overdue == 10_000
+            await asyncio.sleep(30)
+            assert len(world.ran) == 24_000
+
+    world.perform(story)
+
+
+def test_what_is_due_much_later_stays_in_the_store(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "WHEEL_MAX", 1_000)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await asyncio.sleep(1)
+        for _ in range(6):
+            await scheduler.add_many(
+                {"handler": "note", "args": {"what": "x"}, "delay": 100 + number} for number in range(1000)
+            )
+        await asyncio.sleep(2)
+        engine: Any = scheduler._engine
+        assert len(engine._index) <= 2_000
+        await asyncio.sleep(1200)
+        assert len(world.ran) == 6_000
+
+    world.play(story)
+    assert max(event.late_ms or 0 for event in world.events) == 0

@@ -1,0 +1,96 @@
+"""What becomes of a task that waits when the clock is set back."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tickwheel.tasks import transitions
+from tickwheel.tasks.record import LastRun, RunStatus, Task
+from tickwheel.tasks.triggers import Cron, Every
+
+HOUR = 3_600_000
+BEFORE = 100 * HOUR  # what the clock showed
+NOW = BEFORE - HOUR + 200  # what it shows
+
+
+def waiting(**fields: Any) -> Task:
+    given = {"run_at": BEFORE + 1_000, "occurrence_at": BEFORE + 1_000, "created_at": BEFORE - 10_000, **fields}
+    return Task(id="a", handler="h", **given)
+
+
+def ran(task: Task) -> Task:
+    last_run = LastRun(status=RunStatus.COMPLETED, attempt=1, finished_at=BEFORE)
+    return replace(task, runs=1, last_run=last_run, started_at=BEFORE - 20)
+
+
+SECOND = waiting(trigger=Every(interval_ms=1_000), times=-1)
+
+
+def test_every_goes_on_with_the_first_point_of_its_grid() -> None:
+    task = transitions.set_back(ran(SECOND), NOW)
+    assert NOW - 1_000 < task.run_at == task.occurrence_at <= NOW  # it is noticed a second late
+    assert task.run_at % 1_000 == 0
+    assert transitions.set_back(task, NOW) is task
+
+
+def test_every_that_has_not_run_yet_goes_on_as_well() -> None:
+    assert transitions.set_back(replace(SECOND, created_at=BEFORE), NOW).run_at <= NOW
+
+
+def test_a_series_whose_time_was_chosen_later_than_it_ran_needs_the_former_time() -> None:
+    resumed = replace(ran(SECOND), last_run=None, started_at=None, created_at=0)
+    assert transitions.set_back(resumed, NOW) is resumed
+    assert transitions.set_back(resumed, NOW, BEFORE).run_at <= NOW
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        waiting(),
+        waiting(trigger=Cron(expression="* * * * *"), times=-1),
+        replace(SECOND, run_at=BEFORE + HOUR, occurrence_at=BEFORE + HOUR),  # every="1s", delay="1h"
+        replace(ran(SECOND), grid_at=BEFORE),  # rescheduled
+        replace(ran(SECOND), run_at=NOW + 900, occurrence_at=NOW + 900),
+    ],
+    ids=["delay", "cron", "delayed", "rescheduled", "soon"],
+)
+def test_what_is_due_at_a_moment_waits_for_the_wall_clock(task: Task) -> None:
+    assert transitions.set_back(task, NOW, BEFORE) is task
+
+
+def test_a_retry_in_a_series_waits_as_long_as_it_would_have() -> None:
+    task = replace(SECOND, run_at=BEFORE, occurrence_at=BEFORE, started_at=BEFORE)
+    failed = transitions.snooze(task, 2_000, "", BEFORE).task
+    assert failed.run_at == BEFORE + 2_000
+    assert transitions.set_back(failed, NOW).run_at == NOW + 2_000
+
+
+def test_a_retry_of_what_is_due_at_a_moment_is_not_made_before_that() -> None:
+    task = replace(waiting(), run_at=BEFORE, occurrence_at=BEFORE, started_at=BEFORE)
+    failed = transitions.snooze(task, 2_000, "", BEFORE).task
+    assert transitions.set_back(failed, NOW).run_at == BEFORE
+
+
+def test_a_retry_that_was_decided_since_stays() -> None:
+    task = replace(waiting(), run_at=BEFORE, occurrence_at=BEFORE, created_at=0, started_at=BEFORE)
+    failed = transitions.snooze(task, HOUR, "", NOW).task
+    assert failed.run_at == NOW + HOUR
+    assert transitions.set_back(failed, NOW + 100) is failed
+
+
+def test_a_run_now_stays_at_once() -> None:
+    asked = transitions.run_now(replace(SECOND, run_at=BEFORE + HOUR, occurrence_at=BEFORE + HOUR), BEFORE)
+    assert transitions.set_back(replace(asked, created_at=BEFORE), NOW).run_at == NOW
+
+
+def test_a_series_goes_on_from_now_if_the_clock_is_set_back_during_its_run() -> None:
+    running = transitions.claim(replace(SECOND, run_at=BEFORE, occurrence_at=BEFORE), BEFORE)
+    after = transitions.succeed(running, None, NOW).task
+    assert NOW < after.run_at <= NOW + 1_000
+
+
+def test_a_first_run_that_was_asked_for_is_kept_by_an_extra_run() -> None:
+    delayed = replace(SECOND, run_at=BEFORE + HOUR, occurrence_at=BEFORE + HOUR)
+    running = transitions.claim(transitions.run_now(delayed, BEFORE), BEFORE)
+    assert transitions.succeed(running, None, NOW).task.run_at == BEFORE + HOUR
