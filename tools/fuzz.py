@@ -37,7 +37,9 @@ def main() -> int:
         environment = {**os.environ, "HYPOTHESIS_PROFILE": "fuzz", "TICKWHEEL_PURE": str(int(pure))}
         left_minutes = (end - time.monotonic()) / 60
         print(f"round {rounds}{', interpreted' if pure else ''}: {left_minutes:.1f} minutes left", flush=True)  # noqa: T201
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+        # A machine may take much longer here than in the gate, whose tests are taken to hang after some minutes.
+        options = ["-q", "-x", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=3600"]
+        command = [sys.executable, "-m", "pytest", *options, *tests]
         done = subprocess.run(command, cwd=REPOSITORY, env=environment, check=False)  # noqa: S603 - our own tests
         if done.returncode != 0:
             return done.returncode
