@@ -7,15 +7,22 @@ import pytest
 
 from tests.scheduler.worlds import World
 from tickwheel.scheduler import AsyncScheduler
-from tickwheel.scheduler.engine import loader
-from tickwheel.scheduler.engine.ready_tasks import SHARE_MAX, SLACK, ReadyTasks
+from tickwheel.scheduler.engine import loader, ready_tasks
+from tickwheel.scheduler.engine.ready_tasks import SLACK, ReadyTasks
 from tickwheel.stores import Due
 from tickwheel.stores.memory import MemoryStore
 from tickwheel.tasks import Status
 
+SHARE = 5_000  # of a handler here, so that fewer tasks are more than that
+
 
 def due(task_id: str, handler: str = "h", priority: int = 0, run_at: int = 0) -> Due:
     return Due(run_at, task_id, 0, priority, 0, handler)
+
+
+@pytest.fixture(autouse=True)
+def small_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ready_tasks, "SHARE_MAX", SHARE)
 
 
 def anything(_: str) -> bool:
@@ -24,17 +31,17 @@ def anything(_: str) -> bool:
 
 def test_of_a_handler_that_has_more_than_its_share_the_best_stay() -> None:
     ready = ReadyTasks()
-    for number in range(3 * SHARE_MAX):
+    for number in range(3 * SHARE):
         ready.put(due(f"{number:06}", priority=number % 7))
-    assert SHARE_MAX <= len(ready) <= SHARE_MAX + SLACK
+    assert SHARE <= len(ready) <= SHARE + SLACK
     assert list(ready.left_out()) == ["h"]
     ready.put(due("behind", priority=-1))
     assert "behind" not in ready
     ready.put(due("urgent", priority=99))
     ready.put(due("other", "another handler", priority=-1))
     assert ready.take(1, anything)[0].id == "urgent"
-    best = sorted((-(number % 7), f"{number:06}") for number in range(3 * SHARE_MAX))
-    assert [each.id for each in ready.take(SHARE_MAX, anything)] == [task_id for _, task_id in best[:SHARE_MAX]]
+    best = sorted((-(number % 7), f"{number:06}") for number in range(3 * SHARE))
+    assert [each.id for each in ready.take(SHARE, anything)] == [task_id for _, task_id in best[:SHARE]]
     assert ready.wanting == {"h"}
     ready.admit_again()
     ready.put(due("behind", priority=-1))
@@ -46,7 +53,7 @@ def test_shares_are_smaller_the_more_handlers_there_are() -> None:
     for number in range(40_000):
         ready.put(due(str(number), f"handler {number % 40}"))
     assert len(ready) <= 40 * (ready.share + SLACK)
-    assert ready.share < SHARE_MAX
+    assert ready.share < SHARE
 
 
 @pytest.fixture
@@ -56,13 +63,13 @@ def world() -> World:
 
 @pytest.mark.parametrize("blocked", ["slow", "nobody has it"])
 def test_many_due_tasks_that_cannot_begin_keep_no_other_from_running(world: World, blocked: str) -> None:
-    many = 3 * SHARE_MAX
+    many = 3 * SHARE
 
     async def story(scheduler: AsyncScheduler) -> None:
         async with world.scheduler(run=False) as adder:
             adder.task("slow")(print)
-            for first in range(0, many, 5000):
-                await adder.add_many({"handler": blocked, "priority": 5} for _ in range(first, first + 5000))
+            for first in range(0, many, SHARE):
+                await adder.add_many({"handler": blocked, "priority": 5} for _ in range(first, first + SHARE))
             await asyncio.sleep(2)
             begun = world.now()
             await adder.add_many(
@@ -72,7 +79,7 @@ def test_many_due_tasks_that_cannot_begin_keep_no_other_from_running(world: Worl
         assert [what for _, what in world.ran] == ["9", "2", "-3"]
         assert world.ran[-1][0] - begun <= 1000
         engine: Any = scheduler._engine
-        assert len(engine._index) <= SHARE_MAX + SLACK
+        assert len(engine._index) <= SHARE + SLACK
         counts = await scheduler.counts()
         assert counts[Status.RUNNING] <= 2
 
@@ -91,7 +98,7 @@ def test_many_due_tasks_that_cannot_begin_keep_no_other_from_running(world: Worl
 
 
 def test_what_was_left_out_runs_when_there_is_room_highest_priority_first(world: World) -> None:
-    many = 2 * SHARE_MAX + 1500
+    many = 2 * SHARE + 1500
 
     async def story() -> None:
         async with world.scheduler(run=False) as adder:
@@ -111,7 +118,7 @@ def test_what_was_left_out_runs_when_there_is_room_highest_priority_first(world:
 
 
 def test_what_was_left_out_is_read_on_from_where_it_was_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    many = 4 * SHARE_MAX
+    many = 4 * SHARE
     read: list[int] = []
     store = cast("MemoryStore", world.store)
     overdue = store.overdue
@@ -123,9 +130,9 @@ def test_what_was_left_out_is_read_on_from_where_it_was_left(world: World, monke
 
     async def story() -> None:
         async with world.scheduler(run=False) as adder:
-            for first in range(0, many, 5000):
+            for first in range(0, many, SHARE):
                 await adder.add_many(
-                    {"handler": "note", "args": {"what": str(number)}} for number in range(first, first + 5000)
+                    {"handler": "note", "args": {"what": str(number)}} for number in range(first, first + SHARE)
                 )
             await asyncio.sleep(1)
         monkeypatch.setattr(store, "overdue", counted)

@@ -9,6 +9,7 @@ from tickwheel.tasks import Task
 from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Workers
 from tickwheel.workers.capacity import WINDOW_S, Capacity, EndRate
+from tickwheel.workers.workers import LOOP_AHEAD
 
 
 def task(task_id: str, handler: str) -> Task:
@@ -45,7 +46,7 @@ def test_a_pool_and_a_limit_bound_what_is_claimed() -> None:
         workers = Workers(threads=4)
         assert admitted(workers.capacity(registry, {}), "plain") == 4
         assert admitted(workers.capacity(registry, {}), "limited") == 2
-        assert admitted(workers.capacity(registry, {}), "async") == 1000
+        assert admitted(workers.capacity(registry, {}), "async") == LOOP_AHEAD
         assert admitted(workers.capacity(registry, {}), "unknown") == 0
         assert admitted(workers.capacity(registry, {}), "") == 1000, "the store does not tell"
         assert admitted(workers.capacity(registry, {"plain": 3}), "plain") == 1, "claimed ones count"

@@ -95,6 +95,11 @@ class Ownership:
             return bool(self._leases)
         return self._boottime_ns() < self._safe_until_ns
 
+    def covers(self, partition: int, epoch: int) -> bool:
+        """Tell, on any thread, whether the lease of a partition under an epoch is still ours for certain."""
+        lease = self._leases.get(partition)
+        return lease is not None and lease.epoch == epoch and self.lease_valid
+
     def last(self, partition: int) -> Lease | None:
         """Return the last lease of a partition, also if it was lost: what ran under it may be finished by it."""
         return self._last.get(partition)

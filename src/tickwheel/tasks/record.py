@@ -62,7 +62,7 @@ class RunStatus(StrEnum):
     SNOOZED = "snoozed"
 
 
-ENDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+ENDED = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)  # a tuple: a set would call the hash of an enum
 LISTED = tuple(Status)  # a store keeps a status as its place in here
 
 # What may become of what. The conformance suite checks every change in a store against this.

@@ -61,12 +61,13 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
                 f"handler {self.name!r} cannot run in pool {self.pool!r}: async functions run on the loop, plain ones "
                 "on a thread or in a process"
             )
+        if self.pool == "auto":
+            force_setattr(self, "pool", "loop" if is_async(self.function) else "thread")
 
     @property
     def runs_in(self) -> PoolName:
-        """Return the pool it runs in, "auto" being decided."""
-        if self.pool == "auto":
-            return "loop" if is_async(self.function) else "thread"
+        """Return the pool it runs in: "auto" was decided when it was made."""
+        assert self.pool != "auto"
         return self.pool
 
 

@@ -28,18 +28,18 @@ class RunQueue:
         self._ready: list[Place] = []
         self._aside: dict[str, list[Place]] = {}
         self._running: dict[str, int] = {}
-        self._waiting: set[Job] = set()
+        self.waiting: set[Job] = set()  # to be looked at only
         self._waiting_of: Counter[str] = Counter()  # by handler
         self._gone = 0  # places in the heaps whose runs gave them up
         self._came = 0
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def add(self, job: Job) -> None:
         """Let a run wait."""
         self._came += 1
-        self._waiting.add(job)
+        self.waiting.add(job)
         self._waiting_of[job.handler.name] += 1
         heappush(self._ready, (-job.task.priority, self._came, job))
 
@@ -47,18 +47,18 @@ class RunQueue:
         """Count a run as running without waiting; False if others wait, or its handler is at its limit."""
         name, limit = job.handler.name, job.handler.concurrency
         running = self._running.get(name, 0)
-        if self._waiting or (limit is not None and running >= limit):
+        if self.waiting or (limit is not None and running >= limit):
             return False
         self._running[name] = running + 1
         return True
 
     def remove(self, job: Job) -> bool:
         """Let a run give up its place; False if it does not wait."""
-        if job not in self._waiting:
+        if job not in self.waiting:
             return False
         self._leave(job)
         self._gone += 1
-        if self._gone > max(GONE_MIN, len(self._waiting)):
+        if self._gone > max(GONE_MIN, len(self.waiting)):
             self._sweep()
         self._recall(job.handler.name)  # it may have been the one that was called back
         return True
@@ -68,7 +68,7 @@ class RunQueue:
         while self._ready:
             place = heappop(self._ready)
             job = place[2]
-            if job not in self._waiting:
+            if job not in self.waiting:
                 self._gone -= 1
                 continue
             name, limit = job.handler.name, job.handler.concurrency
@@ -87,12 +87,13 @@ class RunQueue:
         self._running[name] -= 1
         if not self._running[name]:
             del self._running[name]
-        self._recall(name)
+        if self._aside:
+            self._recall(name)
 
     def clear(self) -> list[Job]:
         """Send everyone away who waits."""
-        jobs = list(self._waiting)
-        self._waiting.clear()
+        jobs = list(self.waiting)
+        self.waiting.clear()
         self._waiting_of.clear()
         self._sweep()
         return jobs
@@ -103,7 +104,7 @@ class RunQueue:
         return handler.concurrency - self._running.get(handler.name, 0) - self._waiting_of[handler.name]
 
     def _leave(self, job: Job) -> None:
-        self._waiting.remove(job)
+        self.waiting.remove(job)
         name = job.handler.name
         self._waiting_of[name] -= 1
         if not self._waiting_of[name]:
@@ -113,7 +114,7 @@ class RunQueue:
         places = self._aside.get(name, [])
         while places:
             place = heappop(places)
-            if place[2] in self._waiting:
+            if place[2] in self.waiting:
                 heappush(self._ready, place)
                 break
             self._gone -= 1
@@ -122,7 +123,7 @@ class RunQueue:
 
     def _sweep(self) -> None:
         for places in (self._ready, *self._aside.values()):
-            places[:] = [place for place in places if place[2] in self._waiting]
+            places[:] = [place for place in places if place[2] in self.waiting]
             heapify(places)
         self._aside = {name: places for name, places in self._aside.items() if places}
         self._gone = 0

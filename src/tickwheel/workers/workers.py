@@ -38,7 +38,7 @@ from tickwheel.errors import (
 )
 from tickwheel.tasks import Flag, Handler, PoolName, Task
 from tickwheel.tasks.registry import Registry
-from tickwheel.timers.loop_timers import loop_wheel
+from tickwheel.timers.loop_timers import Call, LoopWheel, loop_wheel
 from tickwheel.workers.arguments import fit
 from tickwheel.workers.capacity import Capacity, EndRate, room_ahead
 from tickwheel.workers.contract import Gate, Job, Outcome, Pool, Tell
@@ -56,6 +56,7 @@ QUEUE_MAX = 1_000_000
 START_S_MAX = 30.0  # for a process to start and import what it runs: large packages take 10 s from a cold disk
 BEGIN_CHECK_S = 0.05  # between two looks whether a run has begun that is not out of time before
 LOOP_SLOTS = 16  # runs that the loop begins in a moment; one a slot is lost if the process dies before
+LOOP_AHEAD = 500  # runs that may wait for the loop to begin them, besides as many as ended lately: some 50 ms
 STUCK_AFTER_S = 1.0  # after its timeout, for a thread to look at its flag
 WARN_AFTER_S = 30.0  # a run that was stopped and goes on for so long does not look at its flag
 
@@ -96,7 +97,9 @@ class Workers:
         self._jobs: dict[str, Job] = {}  # whose outcome was not told yet, by task
         self._begun: dict[Job, Future[Outcome]] = {}  # that hold a place in their pool
         self._rates: dict[PoolName | str, EndRate] = {}  # of pools, and of handlers that have a limit
-        self._home: tuple[int, AbstractEventLoop] | None = None
+        self._process = 0  # where it is at home, from the first run on
+        self._loop: AbstractEventLoop | None = None
+        self._alarms: LoopWheel | None = None  # of that loop
         self._halted = False
         self._closing: asyncio.Task[list[str]] | None = None
 
@@ -105,7 +108,7 @@ class Workers:
         """Return how many more runs would be taken now."""
         free = self._queue_max - len(self._begun)
         for line in self._lines.values():
-            free -= len(line)
+            free -= len(line.waiting)
         return max(0, free)
 
     def capacity(self, registry: Registry, claimed: Mapping[str, int]) -> Capacity:
@@ -122,6 +125,7 @@ class Workers:
             return room, room if line is None else worth_claiming(f"handler {handler.name}", room)
 
         free = {name: pool.free - len(self._lines[name]) for name, pool in self._pools.items()}
+        free["loop"] = LOOP_AHEAD
         pools = {name: worth_claiming(name, room) for name, room in free.items()}
         free["loop"] = LOOP_SLOTS
         return Capacity(registry, pools, free, room_of, claimed)
@@ -140,7 +144,7 @@ class Workers:
 
         A gate is asked before it begins, and may refuse.
         """
-        self._check_home()
+        loop = self._check_home()
         if self._halted:
             raise WorkersClosed
         name = handler.runs_in
@@ -149,7 +153,7 @@ class Workers:
         if name == "process":
             address(handler.function)
         stop = Flag()
-        job = Job(handler, task, fit(handler, task, stop), stop, tell, asyncio.get_running_loop().time, gate)
+        job = Job(handler, task, fit(handler, task, stop), stop, tell, loop.time, gate)
         if task.id in self._jobs:
             raise TaskRunning(task.id)
         if not self.free:
@@ -217,12 +221,13 @@ class Workers:
             self._closing = asyncio.get_running_loop().create_task(self._close(grace_s))
         return await asyncio.shield(self._closing)
 
-    def _check_home(self) -> None:
-        here = (os.getpid(), asyncio.get_running_loop())
-        if self._home is None:
-            self._home = here
-        if self._home != here:  # threads do not survive a fork, nor futures a change of loops
-            raise ForeignWorkers
+    def _check_home(self) -> AbstractEventLoop:
+        process, loop = os.getpid(), asyncio.get_running_loop()
+        if self._loop is None:
+            self._process, self._loop, self._alarms = process, loop, loop_wheel(loop)
+        if loop is not self._loop or process != self._process:
+            raise ForeignWorkers  # threads do not survive a fork, nor futures a change of loops
+        return loop
 
     # -- from one state to the next
 
@@ -249,31 +254,34 @@ class Workers:
             self._begun[job] = job.over
             job.over.add_done_callback(partial(self._end, job))
             wait_s = min(job.task.timeout_ms / 1000, self.start_s_max)
-            job.alarm = loop_wheel(asyncio.get_running_loop()).call_later(wait_s, self._run_out, (job,), None)
+            job.alarm = self._alarm(wait_s, self._run_out, job)
+
+    def _alarm(self, wait_s: float, call: Callable[[Job], None], job: Job) -> Call:
+        assert self._alarms is not None
+        return self._alarms.call_later(wait_s, call, (job,), None)
 
     def _end(self, job: Job, over: Future[Outcome]) -> None:
         """Give the place of a run to the next, and tell what it came to."""
         del self._begun[job]
-        self.stuck.discard(job.task.id)
-        self._lines[job.pool].done(job)
+        if self.stuck:
+            self.stuck.discard(job.task.id)
+        line = self._lines[job.pool]
+        line.done(job)
         self._count_end(job)
         if over.cancelled():  # before its first step, it has run nothing, not even what catches that
             outcome = job.not_begun() if job.began_s is None else Outcome(error=CancelledError())
         else:
             outcome = over.result()
-        value, error, raised = outcome
-        if job.error is not None and not (error is None and job.began_s is not None and _was_cancelled(job.error)):
-            error, raised = job.error, False
-        elif error is not None:
-            error = passable(job.handler.name, job.task.id, error)
-        self._tell(job, Outcome(value, error, raised))
-        if self._lines[job.pool]:
+        if job.error is not None or outcome.error is not None:
+            outcome = _told(job, outcome)
+        self._tell(job, outcome)
+        if line.waiting:
             self._fill(job.pool)
         if self.on_free is not None:
             self.on_free()
 
     def _count_end(self, job: Job) -> None:
-        now_s = asyncio.get_running_loop().time()
+        now_s = job.time()
         self._rate_of(job.pool).add(now_s)
         if job.handler.concurrency is not None:
             self._rate_of(f"handler {job.handler.name}").add(now_s)
@@ -299,7 +307,7 @@ class Workers:
                 left_s = min(left_s, job.placed_s + self.start_s_max - job.time())
             error = ProcessDied(job.handler.name, job.task.id, None, not_ready_s=self.start_s_max)
         if left_s > 0:
-            job.alarm = loop_wheel(asyncio.get_running_loop()).call_later(left_s, self._run_out, (job,), None)
+            job.alarm = self._alarm(left_s, self._run_out, job)
             return
         self._stop(job, error)
         wait_s, then = (
@@ -307,7 +315,7 @@ class Workers:
             if isinstance(pool, ThreadPool)
             else (pool.patience_s, self._give_up)
         )
-        job.alarm = loop_wheel(asyncio.get_running_loop()).call_later(wait_s, then, (job,), None)
+        job.alarm = self._alarm(wait_s, then, job)
 
     def _note_stuck(self, job: Job) -> None:
         """Let others have the place of a thread that ignores its timeout."""
@@ -387,6 +395,14 @@ class Workers:
         for pool in self._pools.values():
             await pool.close()
         return sorted(job.task.id for job in late)
+
+
+def _told(job: Job, outcome: Outcome) -> Outcome:
+    """Return what is told of a run that was asked to stop, or that raised."""
+    value, error, raised = outcome
+    if job.error is not None and not (error is None and job.began_s is not None and _was_cancelled(job.error)):
+        return Outcome(value, job.error)
+    return Outcome(value, None if error is None else passable(job.handler.name, job.task.id, error), raised)
 
 
 def _was_cancelled(error: Exception) -> bool:

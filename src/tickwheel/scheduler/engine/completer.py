@@ -151,14 +151,12 @@ class Completer:
         ended = transitions.interrupt(task, self.now())
         self.settle(task, ended, event_for_orphan(ended.task))
 
-    def has_expired(self, task: Task) -> bool:
-        """Tell, on any thread, whether a task must not begin any more."""
-        return task.expires_at is not None and transitions.has_expired(task, self.now())
-
-    def begin(self, task: Task) -> Task | None:
-        """Return a claimed task as it begins; settle it if its expiry or missed-run policy forbids running it."""
+    def check_clock(self) -> None:
+        """Notice a step of the wall clock before anything begins by it."""
         self._steps.check()
-        now = self.now()
+
+    def begin(self, task: Task, now: int) -> Task | None:
+        """Return a claimed task as it begins; settle it if its expiry or missed-run policy forbids running it."""
         begun = transitions.begin(task, now, max(self._stepped_at, self._owned_since.get(task.partition, 0)))
         if isinstance(begun, Task):
             return begun
@@ -266,17 +264,21 @@ class Completer:
             self._writing = 0
         del self._finishes[: len(batch)]
         rejected: list[tuple[Finish, Kind]] = []
-        now = self.now()
+        now, heard = self.now(), self._events.heard
         for (finish, kind), written in zip(batch, accepted, strict=True):
             if written:
-                self._events.emit(kind, finish.task, now, run=finish.run)
-                for skipped in finish.skipped:
-                    self._events.emit("skipped", finish.task, now, reason=skipped.reason)
+                if heard:
+                    self._emit(finish, kind, now)
                 self.on_finished(finish.task.id, finish.task)
             else:
                 rejected.append((finish, kind))
         if rejected:
             await self._examine(rejected)
+
+    def _emit(self, finish: Finish, kind: Kind, now: int) -> None:
+        self._events.emit(kind, finish.task, now, run=finish.run)
+        for skipped in finish.skipped:
+            self._events.emit("skipped", finish.task, now, reason=skipped.reason)
 
     async def _examine(self, rejected: list[tuple[Finish, Kind]]) -> None:
         """Find out why outcomes were rejected, and write those again that are still ours."""

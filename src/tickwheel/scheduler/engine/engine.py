@@ -46,7 +46,7 @@ from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.queues import Queues
 from tickwheel.stores.contract import Due, Store, due_entry
 from tickwheel.tasks.explain import STUCK, Obstacle
-from tickwheel.tasks.record import Status, Task
+from tickwheel.tasks.record import ENDED, Status, Task
 from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Workers
 
@@ -331,9 +331,14 @@ class Engine:
 
     def _on_finished(self, task_id: str, task: Task | None) -> None:
         """Look again: there is more room, and a task that is pending again may be due."""
-        self._executor.remove(task_id)
+        was_run = self._executor.remove(task_id)
         self._on_room()
-        if task is not None:
+        if task is None:
+            return
+        if was_run and task.finished_at is not None and task.status in ENDED:
+            if self._index.ready.wanting:  # it was taken out of the index when it was claimed
+                self._loader.want()
+        else:
             self.on_change(task)
 
     def _on_room(self) -> None:

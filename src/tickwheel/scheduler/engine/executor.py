@@ -17,7 +17,6 @@ What has not begun some time after it should have is released: it was claimed fo
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from contextvars import copy_context
 from heapq import heappop, heappush
 from typing import Final
 
@@ -96,6 +95,7 @@ class Executor:
         self._order: list[int] = []  # these moments, as a heap
         self._timer: asyncio.Handle | None = None  # for the first of them
         self._begun_ns = 0  # when some began last
+        self._beginning = False  # some begin now, and the clock was looked at
         self.launched = 0  # tasks so far
         self.claimed: dict[str, int] = {}  # how many wait for their due time, by handler
         self._unbegun: dict[str, str] = {}  # handlers of what may run at most once and has not begun, by id
@@ -126,12 +126,14 @@ class Executor:
         """Tell whether a task is stuck: its thread ignores its timeout."""
         return task_id in self._workers.stuck
 
-    def remove(self, task_id: str) -> None:
-        """Forget a task whose outcome the store has accepted or rejected."""
-        self._flights.pop(task_id, None)
-        self._unbegun.pop(task_id, None)
+    def remove(self, task_id: str) -> bool:
+        """Forget a task whose outcome the store has accepted or rejected; False if it was not in flight."""
+        known = self._flights.pop(task_id, None) is not None
+        if self._unbegun:
+            self._unbegun.pop(task_id, None)
         if not self._flights:
             self.idle.set()
+        return known
 
     # -- begin
 
@@ -179,6 +181,14 @@ class Executor:
 
     def _begin_due(self) -> None:
         """Begin what is due, if we may, and wait for the rest: the clock may be set back, and leases expire."""
+        self._completer.check_clock()
+        self._beginning = True
+        try:
+            self._begin_some()
+        finally:
+            self._beginning = False
+
+    def _begin_some(self) -> None:
         loop = asyncio.get_running_loop()
         left = BEGUN_MAX
         while self._order:
@@ -202,7 +212,7 @@ class Executor:
                 if self._waiting.get(task.id) is task:  # not withdrawn, nor claimed again since
                     left -= 1
                     self._stop_waiting(task.id)
-                    copy_context().run(self._begin, task)  # what is set when it starts is for this run alone
+                    self._begin(task)
             if not tasks:
                 del self._moments[heappop(self._order)]
 
@@ -226,29 +236,35 @@ class Executor:
     def _admit(self, flight: Flight) -> bool:
         """Decide whether a task may begin now that a worker is free; if not, settle it."""
         task = flight.task
-        if self._ownership.of(task.partition) is None:
-            self._completer.drop_lost(task)
-        elif not self._is_valid(flight):
-            self._completer.release(task, NOT_VALID)
-        elif task.run_at > self._completer.now():
+        if not self._beginning:  # it waited for a worker, and the clock may have been set meanwhile
+            self._completer.check_clock()
+        now = self._completer.now()
+        if not self._ownership.covers(task.partition, flight.epoch):
+            if self._ownership.of(task.partition) is None:
+                self._completer.drop_lost(task)
+            else:
+                self._completer.release(task, NOT_VALID)
+        elif task.run_at > now:
             self._completer.release(task, SET_BACK)
-        elif (begun := self._completer.begin(task)) is not None:
+        elif (begun := self._completer.begin(task, now)) is not None:
             flight.begun = begun
-            if flight.pool == "thread":
+            if flight.pool == "thread" and self._events.heard:
                 self._emit_started(flight)  # on the loop, and before it runs: it sees the context that listeners set
             return True
         return False
 
-    def _is_valid(self, flight: Flight) -> bool:
-        """Tell, on any thread, whether the lease that a task was claimed under is still ours."""
-        lease = self._ownership.of(flight.task.partition)
-        return lease is not None and lease.epoch == flight.epoch and self._ownership.lease_valid
-
     def _call(self, flight: Flight) -> bool:
-        if not self._is_valid(flight) or self._completer.has_expired(flight.task):
+        task = flight.task
+        if not self._ownership.covers(task.partition, flight.epoch):
             return False
-        flight.started_at = self._completer.now()
-        self._unbegun.pop(flight.task.id, None)
+        now = self._completer.now()
+        if transitions.has_expired(task, now):
+            return False
+        flight.started_at = now
+        if task.at_most_once:
+            self._unbegun.pop(task.id, None)
+        if not self._events.heard:
+            return True
         if flight.pool == "loop":
             self._emit_started(flight)
         elif flight.pool == "process" and self._loop is not None:
@@ -256,15 +272,14 @@ class Executor:
         return True
 
     def _emit_started(self, flight: Flight) -> None:
-        if not self._events.heard:
-            return
         now = self._completer.now() if flight.started_at is None else flight.started_at
         task = replace(flight.task, started_at=now)
         self._events.emit("started", task, now, late_ms=now - task.run_at)
 
     def _on_outcome(self, task: Task, outcome: Outcome) -> None:
         if isinstance(outcome.error, RunNotBegun) and not outcome.raised:
-            if self._completer.begin(task) is not None:  # it has not expired
+            self._completer.check_clock()
+            if self._completer.begin(task, self._completer.now()) is not None:  # it has not expired
                 self._completer.release(task, NOT_VALID)
             return
         flight = self._flights.get(task.id)
@@ -272,7 +287,9 @@ class Executor:
             if flight.started_at is None and isinstance(outcome.error, RunCancelled) and not outcome.raised:
                 self._cancel_before_begin(task, outcome.error)
                 return
-            task = replace(flight.begun or task, started_at=flight.started_at)
+            task = flight.begun or task
+            if task.started_at != flight.started_at:
+                task = replace(task, started_at=flight.started_at)
         self._completer.complete(task, outcome)
 
     def _cancel_before_begin(self, task: Task, why: RunCancelled) -> None:

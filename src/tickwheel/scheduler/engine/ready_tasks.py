@@ -5,7 +5,7 @@ mail.send       (0, 11:59:58, c)  (0, 11:59:59, d)
 """
 
 from collections.abc import Callable, Collection
-from heapq import heapify, heappop, heappush, heapreplace, nsmallest
+from heapq import heapify, heappop, heappush, heapreplace, nlargest, nsmallest
 from typing import Final
 
 from tickwheel.stores.contract import Due
@@ -16,7 +16,7 @@ Place = tuple[int, int, str, int, Due]  # lower comes first; an id may be there 
 Lane = tuple[str, bool]  # a handler, and whether these run at most once
 
 SHARED: Final = 50_000  # entries, divided among the handlers; some 400 bytes each
-SHARE_MAX: Final = 5_000  # of one handler: half a second of work, if it is quick
+SHARE_MAX: Final = 20_000  # of one handler: two seconds of work, if it is quick
 SHARE_MIN: Final = 500
 SLACK: Final = 1_000  # entries more than that, before some are left out: that takes some milliseconds
 GONE_MIN: Final = 64  # fewer entries that were dropped are not worth sweeping
@@ -42,6 +42,7 @@ class ReadyTasks:
         self._entries: dict[str, Due] = {}  # an entry that is not in here was dropped, or replaced
         self._counts: dict[str, int] = {}  # entries by handler
         self._left_out: dict[str, Place] = {}  # by handler, the best of what is in the store alone
+        self._last: dict[str, Place] = {}  # by handler: nothing ranks behind it of what was entered
         self.wanting: set[str] = set()  # handlers with room for more of what was left out
         self._gone = 0  # places of entries that were dropped
         self._came = 0
@@ -75,12 +76,13 @@ class ReadyTasks:
 
     def _trim(self, handler: str) -> None:
         """Keep the best of a handler that has more than its share."""
-        places = sorted(place for lane in ((handler, False), (handler, True)) for place in self._heaps.get(lane, ()))
-        entries = [due for *_, due in places if self._entries.get(due.id) is due]
-        share = self.share
-        for due in entries[share:]:
-            self.drop(due.id)
-        self.leave_out(entries[share])
+        heaps = [self._heaps.get((handler, once), []) for once in (False, True)]
+        places = [place for heap in heaps for place in heap if self._entries.get(place[2]) is place[4]]
+        # A heap has its best at the front: backwards, most are found to be better than the worst at once.
+        worst = nlargest(len(places) - self.share, reversed(places))
+        for place in worst:
+            self.drop(place[2])
+        self.leave_out(worst[-1][4])
         self.wanting.discard(handler)
 
     # -- entries
@@ -96,8 +98,14 @@ class ReadyTasks:
         first_out = self._left_out.get(due.handler)
         if first_out is not None and place[:3] >= first_out[:3]:
             return
-        self._entries[due.id] = due
         count = self._counts.get(due.handler, 0) + 1
+        last = self._last.get(due.handler)
+        if last is None or place > last:
+            if count > self.share:
+                self.leave_out(due)
+                return
+            self._last[due.handler] = place
+        self._entries[due.id] = due
         self._counts[due.handler] = count
         if count == 1:
             self._divide()
@@ -125,6 +133,7 @@ class ReadyTasks:
             self.wanting.add(handler)
         if not count:
             del self._counts[handler]
+            self._last.pop(handler, None)
             self._divide()
 
     def drop_partitions(self, partitions: Collection[int]) -> None:

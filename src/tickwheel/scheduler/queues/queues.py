@@ -197,10 +197,12 @@ class Queues:
             self._doubt()
             raise
         messages = []
+        self._completer.check_clock()
+        now = self._completer.now()
         for task in claimed:
             if task.queue != queue:
                 self._put_back(task, "it was claimed for a queue that it is not in any more")
-            elif (begun := self._completer.begin(task)) is not None:
+            elif (begun := self._completer.begin(task, now)) is not None:
                 messages.append(self.leases.hold(begun, lease_ms))
         return messages
 

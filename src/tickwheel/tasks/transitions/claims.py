@@ -8,6 +8,7 @@ left a change for afterwards; none of that is lost, and the outcome is not, eith
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -66,7 +67,7 @@ def conclude(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> t
     if isinstance(running, UnreadableTask):
         running = wanted  # what its owner had read is all there is
     after = wanted
-    if running is not wanted:
+    if running is not wanted and _was_changed(running, wanted):
         after = replace(
             wanted,
             handler=running.handler,
@@ -81,7 +82,7 @@ def conclude(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> t
     after = replace(
         after,
         partition=running.partition,
-        attempt=max([wanted.attempt, *(run.attempt for run in skipped)]),
+        attempt=max([wanted.attempt, *(run.attempt for run in skipped)]) if skipped else wanted.attempt,
         version=running.version + 1,
         paused=after.paused and not ended,
         finished_at=(now if after.finished_at is None else after.finished_at) if ended else after.finished_at,
@@ -91,15 +92,30 @@ def conclude(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> t
     return after, skipped
 
 
+def _was_changed(running: Task, wanted: Task) -> bool:
+    """Tell whether others gave a running task fields that its owner does not know of."""
+    return (
+        running.priority != wanted.priority
+        or running.paused is not wanted.paused
+        or running.handler != wanted.handler
+        or running.created_at != wanted.created_at
+        or (wanted.run_now_requested and not running.run_now_requested)
+    )
+
+
 def was_merged(wanted: Task, after: Task) -> bool:
     """Tell whether a task is due at another time than its owner wanted, or not at all."""
     return (after.listed_status, after.run_at) != (wanted.listed_status, wanted.run_at)
 
 
+def _before(running: Task) -> dict[str, Any]:
+    """Return where a series stood before the run."""
+    return {name: getattr(running, name) for name in ("occurrence_at", "next_at", "grid_at", "runs", "missed_until")}
+
+
 def _merge(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tuple[Task, Sequence[Run]]:
     """Apply what was asked for during the run."""
     over = wanted.status in ENDED or (wanted.occurrence_at, wanted.next_at) != (running.occurrence_at, running.next_at)
-    before = {name: getattr(running, name) for name in ("occurrence_at", "next_at", "grid_at", "runs", "missed_until")}
     cancelled = running.cancel_requested and not running.cancel_run_only
     if cancelled and running.following is None:  # otherwise it was debounced since then, and another run follows
         if wanted.status is Status.COMPLETED:
@@ -115,10 +131,10 @@ def _merge(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tup
         ), ()
     stopped = not over or wanted.status in (Status.FAILED, Status.CANCELLED)
     if running.cancel_run_only and stopped:  # the run alone is: its series goes on
-        ended = replace(wanted, **before, following=running.following, finished_at=None)
+        ended = replace(wanted, **_before(running), following=running.following, finished_at=None)
         return continue_series(ended, Status.CANCELLED, running.reason, now)
     if not over and not cancelled:
         return replace(wanted, following=running.following), ()
     if running.following is not None:
-        return take_over(replace(wanted, **before), running.following, wanted.status, wanted.reason, now)
+        return take_over(replace(wanted, **_before(running)), running.following, wanted.status, wanted.reason, now)
     return wanted, skipped

@@ -76,7 +76,8 @@ def begin(task: Task, now: int, owned_since: int = 0) -> Task | Ended:
 
 def succeed(task: Task, result: object, now: int) -> Ended:
     """End a run that returned a result."""
-    task = replace(task, result=result, error=None, consecutive_failures=0)
+    if result is not task.result or task.error is not None or task.consecutive_failures:
+        task = replace(task, result=result, error=None, consecutive_failures=0)
     return _end_occurrence(task, Status.COMPLETED, None, now)
 
 
@@ -230,7 +231,8 @@ def _end_failed(task: Task, reason: str, now: int, why: str | None = None) -> En
 
 
 def _end_occurrence(task: Task, status: Status, reason: str | None, now: int, why: str | None = None) -> Ended:
-    run = _run(task, RunStatus(status), now, reason if status is Status.CANCELLED else why)
+    outcome = RunStatus.COMPLETED if status is Status.COMPLETED else RunStatus(status)
+    run = _run(task, outcome, now, reason if status is Status.CANCELLED else why)
     task = _remember(task, run)
     after, skipped = continue_series(task, status, reason, now)
     return Ended(after, run, skipped)

@@ -75,9 +75,10 @@ def grace_ms(task: Task) -> int:
 
 def is_missed(task: Task, owned_since: int) -> bool:
     """Tell whether an occurrence came due while nobody could run it; what was asked for or tried before was not."""
-    if task.has_begun or task.run_now_requested:
+    since = max(owned_since, task.missed_until or 0)
+    if task.occurrence_at >= since or task.has_begun or task.run_now_requested:
         return False
-    return task.occurrence_at + grace_ms(task) < max(owned_since, task.missed_until or 0)
+    return task.occurrence_at + grace_ms(task) < since
 
 
 def recent_points(task: Task, first: int, until: int, limit: int) -> tuple[list[int], bool]:
