@@ -98,7 +98,9 @@ class Ownership:
     def covers(self, partition: int, epoch: int) -> bool:
         """Tell, on any thread, whether the lease of a partition under an epoch is still ours for certain."""
         lease = self._leases.get(partition)
-        return lease is not None and lease.epoch == epoch and self.lease_valid
+        if lease is None or lease.epoch != epoch:
+            return False
+        return not self._store.timed_leases or self._boottime_ns() < self._safe_until_ns
 
     def last(self, partition: int) -> Lease | None:
         """Return the last lease of a partition, also if it was lost: what ran under it may be finished by it."""

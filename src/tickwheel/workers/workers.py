@@ -156,7 +156,8 @@ class Workers:
         job = Job(handler, task, fit(handler, task, stop), stop, tell, loop.time, gate)
         if task.id in self._jobs:
             raise TaskRunning(task.id)
-        if not self.free:
+        # Each holds a place, waits for one, or both: counted twice, there are mostly enough left.
+        if len(self._jobs) + len(self._begun) >= self._queue_max and not self.free:
             raise WorkersFull(self._queue_max)
         self._jobs[task.id] = job
         if self._pools[name].free and self._lines[name].begin(job):

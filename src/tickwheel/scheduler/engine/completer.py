@@ -56,7 +56,10 @@ REJECTED: Final = "another node owns it, or its outcome was written before"
 
 
 class Completer:
-    """Collects the outcomes of one engine; `on_finished` gets each id, and its task as it is now if that is known."""
+    """Collects the outcomes of one engine.
+
+    `on_finished` gets each id, and its task as it is now if that is known; `on_written` is called after each batch.
+    """
 
     def __init__(
         self,
@@ -69,6 +72,7 @@ class Completer:
         batch_max: int,
         steps: ClockSteps,
         on_finished: Callable[[str, Task | None], None],
+        on_written: Callable[[], None],
     ) -> None:
         self._store = store
         self._ownership = ownership
@@ -77,6 +81,7 @@ class Completer:
         self._rng = rng
         self._batch_max = batch_max
         self.on_finished = on_finished
+        self._on_written = on_written
         self._finishes: list[tuple[Finish, Kind]] = []
         self._writing = 0  # how many of them are being written, the first ones
         self._write_now = asyncio.Event()  # there are outcomes, and they were gathered for long enough
@@ -272,6 +277,7 @@ class Completer:
                 self.on_finished(finish.task.id, finish.task)
             else:
                 rejected.append((finish, kind))
+        self._on_written()
         if rejected:
             await self._examine(rejected)
 
@@ -300,6 +306,7 @@ class Completer:
             self._events.emit("lost", finish.task, now, reason=REJECTED)
             # If only the answer to the write was lost, the task may be due again.
             self.on_finished(finish.task.id, task)
+        self._on_written()
 
 
 def event_for_orphan(orphan: Task) -> Kind:

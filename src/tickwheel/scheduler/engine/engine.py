@@ -97,6 +97,7 @@ class Engine:
             batch_max=options.batch_max,
             steps=steps,
             on_finished=self._on_finished,
+            on_written=self._on_room,
         )
         self._executor = Executor(store, registry, workers, ownership, self._completer, clock=clock, events=events)
         self.queues = Queues(
@@ -332,18 +333,17 @@ class Engine:
     def _on_finished(self, task_id: str, task: Task | None) -> None:
         """Look again: there is more room, and a task that is pending again may be due."""
         was_run = self._executor.remove(task_id)
-        self._on_room()
-        if task is None:
-            return
-        if was_run and task.finished_at is not None and task.status in ENDED:
-            if self._index.ready.wanting:  # it was taken out of the index when it was claimed
+        if was_run and task is not None and task.status in ENDED:  # it was taken out of the index when it was claimed
+            if self._index.ready.wanting:
                 self._loader.want()
-        else:
+            return
+        self._on_room()
+        if task is not None:
             self.on_change(task)
 
     def _on_room(self) -> None:
         """Wake the dispatcher if something is due and waits for room: what is not due yet wakes it by itself."""
-        if len(self._index.ready):
+        if self._index.ready:
             self._changed.set()
 
     def on_change(self, task: Task) -> None:
