@@ -9,7 +9,7 @@ from tests.scheduler.worlds import World
 from tickwheel import aio
 from tickwheel.errors import DuplicateTask, InvalidTask, TaskFinished, TaskRunning, UnknownTask
 from tickwheel.scheduler import AsyncScheduler
-from tickwheel.tasks import Status
+from tickwheel.tasks import RetryPolicy, Status
 
 
 @pytest.fixture
@@ -160,6 +160,25 @@ def test_a_running_series_is_replaced_and_changed_from_its_next_occurrence(world
         await asyncio.sleep(65)
         assert [what for _, what in world.ran] == ["old", "changed", "replaced", "replaced"]
         assert moments(world, begun) == [60, 120, 155, 185]
+
+    world.play(story)
+
+
+def test_a_change_of_a_series_that_waits_for_a_retry_is_for_that_and_for_what_follows(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        begun = world.now()
+        retry = RetryPolicy(retries=1, first_ms=20_000, jitter=0)
+        await scheduler.add("work", {"what": "old", "seconds": 10}, every=60, id="a", timeout=9, retry=retry)
+        await asyncio.sleep(65)
+        await scheduler.amend("a", {"what": "changed", "seconds": 1}, priority=7)
+        await asyncio.sleep(10)
+        waiting = await scheduler.get("a")
+        changed = await scheduler.amend("a", {"what": "changed again", "seconds": 1})
+        assert (changed.run_at, changed.failures) == (waiting.run_at, waiting.failures) == (begun + 89_000, 1)
+        await asyncio.sleep(60)
+        assert [what for _, what in world.ran] == ["old", "changed again", "changed again"]
+        assert moments(world, begun) == [60, 89, 120]
+        assert (await scheduler.get("a")).priority == 7, "the first change has taken effect as well"
 
     world.play(story)
 

@@ -287,8 +287,16 @@ class Verbs(ABC):
         task = self._readable(task_id, (await self._opened.get([task_id]))[0])
         if version is not None and task.version != version:
             raise VersionMismatch(task_id, task.version)
-        latest = task if task.following is None else replace(task.following.task, version=task.version)
-        return (await self._opened.amend([build_update(latest, args, wishes, self._now_ns())]))[0]
+        now_ns = self._now_ns()
+        left = task.following  # a change that was made during a run, for the next occurrence
+        if left is None:
+            after = build_update(task, args, wishes, now_ns)
+        elif task.status is Status.RUNNING:
+            after = build_update(replace(left.task, version=task.version), args, wishes, now_ns)
+        else:  # it waits for another attempt: this change is for that and for what follows
+            following = replace(left, task=build_update(left.task, args, wishes, now_ns))
+            after = replace(build_update(task, args, wishes, now_ns), following=following)
+        return (await self._opened.amend([after]))[0]
 
     async def delete(self, task_id: str) -> Task:
         """Delete a task and its runs, and return how it was; `TaskRunning` while it runs."""

@@ -185,8 +185,13 @@ class PromiseMachine(RuleBasedStateMachine):
     def update(self, name: str, modelled: Modelled, args: dict[str, Any]) -> None:
         [there] = self.runner.run(self.store.get([name]))
         assert there is not None
-        latest = there if there.following is None else replace(there.following.task, version=there.version)
-        self.verb(name, modelled.update(args), self.store.amend([replace(latest, args=args)]))
+        left = there.following
+        after = replace(there, args=args)
+        if left is not None and there.status is Status.RUNNING:
+            after = replace(left.task, version=there.version, args=args)
+        elif left is not None:
+            after = replace(after, following=replace(left, task=replace(left.task, args=args)))
+        self.verb(name, modelled.update(args), self.store.amend([after]))
 
     def delete(self, name: str, modelled: Modelled) -> None:
         self.runner.run(self.store.remove([name]))

@@ -199,16 +199,21 @@ class Modelled:
             self.args = args
             if every is not None:
                 self._follow_grid(*every)
+            if self.later is not None:  # it waits for another attempt: both are changed
+                self._change_later(args, every)
             return True
         if self.state != "running" or self.interval_ms is None or self.asked_to_stop == "task":
             return None
+        self._change_later(args, every)
+        return True
+
+    def _change_later(self, args: dict[str, Any], every: "tuple[int, int] | None") -> None:
         how, _, new = self.later or ("update", {}, None)
         if every is not None and new is not None:
             new._follow_grid(*every)
         elif every is not None:
             new = Modelled(origin=every[1], interval_ms=every[0])
         self.later = (how, args, new)
-        return True
 
     def _follow_grid(self, interval_ms: int, origin: int) -> None:
         """Go on by another grid, from its first point; a run_now is made all the same."""
