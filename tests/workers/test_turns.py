@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from asyncio import AbstractEventLoop
 from asyncio import Task as Future
 from random import Random
 from typing import Any
@@ -197,9 +198,12 @@ def test_what_runs_and_waits_stays_within_the_queue() -> None:
 # -- the line by itself
 
 
+NO_LOOP = AbstractEventLoop()  # nothing begins here
+
+
 def job(name: str, handler_name: str, limit: int | None, priority: int = 0) -> Job:
     known = handler(len, name=handler_name, concurrency=limit)
-    return Job(known, task(name, priority=priority), {}, Flag(), print, lambda: 0.0)
+    return Job(known, task(name, priority=priority), {}, Flag(), print, NO_LOOP)
 
 
 @pytest.mark.parametrize("seed", range(20))

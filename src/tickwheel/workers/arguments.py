@@ -29,8 +29,9 @@ def fit(handler: Handler, task: Task, stop: Flag) -> dict[str, Any]:
     if handler.takes_task:
         return {"task": task}
     shape = shape_of(handler.function)
-    if shape is None or (task.args.keys() == shape.names and not shape.nameless):
-        return task.args
+    given = task.args
+    if shape is None or (len(given) == len(shape.names) and shape.names.issuperset(given) and not shape.nameless):
+        return given
     arguments = dict(task.args)
     for name in shape.contexts:
         if name not in arguments:

@@ -11,7 +11,7 @@ behind after a while.
     process     calls in spawned processes   SIGTERM, then SIGKILL         patience_s
 """
 
-from asyncio import Future
+from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, NamedTuple, Protocol
@@ -53,8 +53,8 @@ class Job:
     """A run, from the moment it is taken in until it is over."""
 
     __slots__ = (
-        "alarm", "arguments", "began_s", "error", "gate", "handler", "over", "placed_s", "pool", "stop", "surroundings",
-        "task", "tell", "time",
+        "alarm", "arguments", "began_s", "error", "gate", "handler", "loop", "over", "placed_s", "pool", "stop",
+        "surroundings", "task", "tell", "time",
     )  # fmt: skip
 
     def __init__(
@@ -64,7 +64,7 @@ class Job:
         arguments: dict[str, Any],
         stop: Flag,
         tell: Tell,
-        time: Callable[[], float],
+        loop: AbstractEventLoop,
         gate: Gate | None = None,
     ) -> None:
         self.handler = handler
@@ -73,7 +73,8 @@ class Job:
         self.arguments = arguments
         self.stop = stop  # what `context.cancelled` looks at
         self.tell = tell  # called once, with what it came to
-        self.time = time  # of the event loop; may be read on any thread
+        self.loop = loop
+        self.time = loop.time  # may be read on any thread
         self.gate = gate
         self.placed_s = 0.0  # when it was given a worker
         self.began_s: float | None = None  # when its function was called

@@ -1,6 +1,5 @@
 """Async functions, as tasks on the event loop."""
 
-import asyncio
 import sys
 from asyncio import Future, Task
 
@@ -22,8 +21,7 @@ class LoopPool:
 
     def start(self, job: Job) -> Future[Outcome]:
         """Begin a run as a task."""
-        loop = asyncio.get_running_loop()
-        return loop.create_task(run(job), name=f"tickwheel {job.task.id}", context=job.surroundings)
+        return job.loop.create_task(run(job), name=f"tickwheel {job.task.id}", context=job.surroundings)
 
     def stop(self, job: Job) -> None:
         """Cancel the task of a run, once: what it does to clean up is left alone."""

@@ -20,7 +20,6 @@ raised, or why it was stopped.
 
 import asyncio
 import logging
-import os
 from asyncio import AbstractEventLoop, CancelledError, Future
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -97,8 +96,7 @@ class Workers:
         self._jobs: dict[str, Job] = {}  # whose outcome was not told yet, by task
         self._begun: dict[Job, Future[Outcome]] = {}  # that hold a place in their pool
         self._rates: dict[PoolName | str, EndRate] = {}  # of pools, and of handlers that have a limit
-        self._process = 0  # where it is at home, from the first run on
-        self._loop: AbstractEventLoop | None = None
+        self._loop: AbstractEventLoop | None = None  # where it is at home, from the first run on
         self._alarms: LoopWheel | None = None  # of that loop
         self._halted = False
         self._closing: asyncio.Task[list[str]] | None = None
@@ -153,7 +151,7 @@ class Workers:
         if name == "process":
             address(handler.function)
         stop = Flag()
-        job = Job(handler, task, fit(handler, task, stop), stop, tell, loop.time, gate)
+        job = Job(handler, task, fit(handler, task, stop), stop, tell, loop, gate)
         if task.id in self._jobs:
             raise TaskRunning(task.id)
         # Each holds a place, waits for one, or both: counted twice, there are mostly enough left.
@@ -223,10 +221,10 @@ class Workers:
         return await asyncio.shield(self._closing)
 
     def _check_home(self) -> AbstractEventLoop:
-        process, loop = os.getpid(), asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()  # in a forked child there is none, or another one
         if self._loop is None:
-            self._process, self._loop, self._alarms = process, loop, loop_wheel(loop)
-        if loop is not self._loop or process != self._process:
+            self._loop, self._alarms = loop, loop_wheel(loop)
+        if loop is not self._loop:
             raise ForeignWorkers  # threads do not survive a fork, nor futures a change of loops
         return loop
 

@@ -103,7 +103,10 @@ class DueIndex:
         """Move tasks that are due until a moment from the wheel to the heaps; False if there may be more."""
         entries = self.wheel.take(until, limit)
         for due in entries:
-            self.put(due, now)
+            if due.at_most_once and due.run_at > now:
+                self._soon[due.id] = due  # it is not claimed ahead
+            else:
+                self.ready.put(due)
         return len(entries) < limit
 
     def collect_due(self, now: int) -> None:

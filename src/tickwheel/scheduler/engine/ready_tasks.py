@@ -109,7 +109,11 @@ class ReadyTasks:
         self._counts[due.handler] = count
         if count == 1:
             self._divide()
-        heappush(self._heaps.setdefault((due.handler, bool(due.at_most_once)), []), place)
+        lane = (due.handler, due.at_most_once)
+        heap = self._heaps.get(lane)
+        if heap is None:
+            heap = self._heaps[lane] = []
+        heappush(heap, place)
         if count > self.share + SLACK:
             self._trim(due.handler)
 
@@ -171,6 +175,8 @@ class ReadyTasks:
             head = self._head(lane)
             if head is None:
                 heappop(heads)
+            elif len(heads) == 1:
+                heads[0] = (head, lane)
             else:
                 heapreplace(heads, (head, lane))
         return taken
