@@ -28,10 +28,11 @@ class EndRate:
         self._ended = 0
         self._before = 0
 
-    def add(self, now_s: float) -> None:
-        """Count a run that ended."""
+    def add(self, now_s: float) -> int:
+        """Count a run that ended, and return how many are likely to end within a window."""
         self._roll(now_s)
         self._ended += 1
+        return max(self._ended, self._before)
 
     def expected(self, now_s: float) -> int:
         """Return how many are likely to end within a window."""

@@ -266,7 +266,7 @@ class Workers:
             self.stuck.discard(job.task.id)
         line = self._lines[job.pool]
         line.done(job)
-        self._count_end(job)
+        ending = self._count_end(job)
         if over.cancelled():  # before its first step, it has run nothing, not even what catches that
             outcome = job.not_begun() if job.began_s is None else Outcome(error=CancelledError())
         else:
@@ -276,14 +276,19 @@ class Workers:
         self._tell(job, outcome)
         if line.waiting:
             self._fill(job.pool)
-        if self.on_free is not None:
+        if self.on_free is not None and (job.handler.concurrency is not None or self._wants_more(job.pool, ending)):
             self.on_free()
 
-    def _count_end(self, job: Job) -> None:
+    def _wants_more(self, name: PoolName, ending: int) -> bool:
+        """Tell whether a pool has places that nothing waits for, or will have in a moment."""
+        return len(self._lines[name].waiting) <= ending // 2 or self._pools[name].free > 0
+
+    def _count_end(self, job: Job) -> int:
+        """Count a run that is over, and return how many of its pool are likely to end within a window."""
         now_s = job.time()
-        self._rate_of(job.pool).add(now_s)
         if job.handler.concurrency is not None:
             self._rate_of(f"handler {job.handler.name}").add(now_s)
+        return self._rate_of(job.pool).add(now_s)
 
     def _rate_of(self, name: str) -> EndRate:
         rate = self._rates.get(name)
