@@ -99,7 +99,9 @@ def was_merged(wanted: Task, after: Task) -> bool:
 def _merge(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tuple[Task, Sequence[Run]]:
     """Apply what was asked for during the run."""
     over = wanted.status in ENDED or (wanted.occurrence_at, wanted.next_at) != (running.occurrence_at, running.next_at)
-    before = {name: getattr(running, name) for name in ("occurrence_at", "next_at", "grid_at", "runs", "missed_until")}
+    before = {name: getattr(running, name) for name in ("occurrence_at", "next_at", "grid_at", "runs")}
+    # What was missed before the run, its owner found out when it began.
+    before["missed_until"] = wanted.missed_until if wanted.missed_until is not None else running.missed_until
     cancelled = running.cancel_requested and not running.cancel_run_only
     if cancelled and running.following is None:  # otherwise it was debounced since then, and another run follows
         if wanted.status is Status.COMPLETED:
