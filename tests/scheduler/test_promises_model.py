@@ -40,7 +40,6 @@ OPTIONS: Final[dict[str, Any]] = {"lease_ttl_ms": 3_000, "rescan_ms": 5_000, "ho
 CALM_NS: Final = 12 * 10**9  # after the last fault: a lease, a round and a rescan
 SLACK_NS: Final = 8 * 10**9  # after that, for anything: a rescan, where no notification comes
 NODES_MAX: Final = 2
-STEP_SLACK_S: Final = 2.0  # before a step of the clock is noticed
 
 names = st.sampled_from(["a", "b", "c"])
 spans = st.sampled_from([1, 30, 400, 1_000, 2_500, 7_000, 40_000])
@@ -416,7 +415,7 @@ def check(opened: Any, examples: int, steps: int, *, steps_clock: bool = False) 
     busy = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a machine that is busy is not wrong
     chosen = settings(suppress_health_check=busy)
     if not FUZZING:
-        # The same examples each time; `make fuzz` looks for others. Steps of the clock are in test_clock_steps.py.
+        # The same examples each time; `make fuzz` looks for others.
         chosen = settings(chosen, max_examples=examples, stateful_step_count=steps, derandomize=True)
     run_state_machine_as_test(Machine, settings=chosen)
 
