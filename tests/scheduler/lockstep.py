@@ -19,6 +19,7 @@ from tickwheel import VirtualClock, aio
 __all__ = ["Lockstep"]
 
 T = TypeVar("T")
+LONG_NS = 600 * 10**9  # for one coroutine: ten minutes
 FOR_EVER_S = 1e8  # three years; no story is as long
 
 
@@ -69,7 +70,10 @@ class Lockstep:
         """Run a coroutine on a loop that is awake, and let time pass until it is over."""
         task = loop.create_task(story)
         self._settle()
+        ends_ns = self.clock.monotonic_ns() + LONG_NS
         while not task.done():
+            if self.clock.monotonic_ns() > ends_ns:
+                raise TimeoutError(f"{story} does not end")
             self._advance(None)
             self._settle()
         return task.result()

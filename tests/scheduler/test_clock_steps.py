@@ -147,6 +147,54 @@ def test_what_runs_while_the_clock_is_set_back_goes_on_from_now(world: Steps) ->
     world.perform(story)
 
 
+def test_a_series_replaced_during_its_run_goes_on_when_the_clock_is_set_back(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+        await world.node.add("work", {"what": "before", "seconds": 5.0}, every="10s", id="work")
+        await asyncio.sleep(11)
+        await world.node.add("note", {"what": "after"}, every="4s", id="work", on_conflict="replace")
+        await world.step(-HOUR, "live")
+        await asyncio.sleep(12)
+        assert len(world.runs("after")) >= 1
+        await world.node.stop()
+
+    world.perform(story)
+
+
+def test_a_run_now_right_after_the_clock_is_set_back_does_not_stall_its_series(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+        await world.node.add("work", {"what": "work", "seconds": 3.0}, every="10s", id="work")
+        await asyncio.sleep(5)
+        await world.step(-HOUR, "live")
+        await world.node.run_now("work")
+        await asyncio.sleep(25)
+        assert len(world.runs("work")) >= 2
+        await world.node.stop()
+
+    world.perform(story)
+
+
+def test_a_series_resumed_and_paused_again_goes_on_when_the_clock_is_set_back(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+        await world.node.add("note", {"what": "note"}, every="2s", id="note")
+        await asyncio.sleep(5)
+        await world.node.pause("note")
+        await asyncio.sleep(600)
+        await world.node.resume("note")
+        await world.node.pause("note")
+        await world.step(-300, "live")
+        await asyncio.sleep(5)
+        await world.node.resume("note")
+        ran = len(world.runs("note"))
+        await asyncio.sleep(10)
+        assert len(world.runs("note")) - ran >= 4
+        await world.node.stop()
+
+    world.perform(story)
+
+
 @pytest.mark.parametrize("how", STARTS)
 def test_a_clock_that_is_set_forward_by_years_makes_no_burst_and_purges_nothing(world: Steps, how: str) -> None:
     async def story() -> None:

@@ -1,6 +1,7 @@
 """Schedulers on virtual time keep the promises of the reference model, whatever is done to tasks and to nodes."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ from hypothesis.stateful import (
 
 from tests.scheduler.lockstep import Lockstep
 from tests.scheduler.still import StillStore
-from tests.scheduler.witness import RETRY_MS, Flight, Node, Witness, WitnessedStore
+from tests.scheduler.witness import CALLED, RETRY_MS, Flight, Node, Witness, WitnessedStore
 from tickwheel import VirtualClock
 from tickwheel.errors import Fail, RetryAfter, Snooze, TaskFinished, TaskRunning, TickwheelError, UnknownTask
 from tickwheel.scheduler import AsyncScheduler
@@ -78,6 +79,7 @@ class Process:
         self.loop = machine.steps.loop()
         self.told: dict[str, asyncio.Event] = {}
         store: Any = WitnessedStore(machine.witness, self.node, latency_s)
+        self.scheduler_store = store
         self.scheduler = AsyncScheduler(store, run=run, clock=machine.clock, rng=Random(name), **OPTIONS)
         witness = machine.witness
 
@@ -121,8 +123,25 @@ class Process:
         self.told = {}
 
 
+class StepLog(logging.Handler):
+    """Tells which node noticed a step of the clock, by what it logs and the loop that runs."""
+
+    def __init__(self, machine: "EngineMachine") -> None:
+        super().__init__()
+        self.machine = machine
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell the witness."""
+        if record.msg.startswith("the wall clock was set"):
+            loop = asyncio.get_running_loop()
+            [node] = [process.node for process in self.machine.nodes if process.loop is loop]
+            self.machine.witness.noticed(node, record.args[0])  # type: ignore[index,arg-type]
+
+
 class EngineMachine(RuleBasedStateMachine):
     """Some nodes on a store, somebody who calls verbs, and a model of it all."""
+
+    steps_clock = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -134,6 +153,8 @@ class EngineMachine(RuleBasedStateMachine):
         self.latency_s = 0.0
         self.nodes: list[Process] = []
         self.started = 0
+        self.step_log = StepLog(self)
+        logging.getLogger("tickwheel.scheduler").addHandler(self.step_log)
 
     def open(self, clock: VirtualClock) -> Any:
         """Open the store to try."""
@@ -158,6 +179,7 @@ class EngineMachine(RuleBasedStateMachine):
                 self.judge()
         finally:
             self.witness.over = True
+            logging.getLogger("tickwheel.scheduler").removeHandler(self.step_log)
             self.steps.end()
             self.opened.__exit__(None, None, None)
 
@@ -183,7 +205,7 @@ class EngineMachine(RuleBasedStateMachine):
         elif works and calm_ns > CALM_NS:
             self.witness.look_for_the_lost(SLACK_NS)
         if self.witness.complaints:
-            raise AssertionError("\n".join([*self.witness.log[-40:], "", self.witness.complaints[0]]))
+            raise AssertionError("\n".join([*self.witness.led_to_it(), "", self.witness.complaints[0]]))
 
     def fault(self) -> None:
         self.calm_ns = self.clock.monotonic_ns()
@@ -219,7 +241,8 @@ class EngineMachine(RuleBasedStateMachine):
         expires_at = None if lasts_ms is None else origin + lasts_ms
         if expires_at is not None:
             wishes["expires_at"] = datetime.fromtimestamp(expires_at / 1000, UTC)
-        self.witness.new = Modelled(origin=origin, expires_at=expires_at, **kind)
+        at_moment = delay_ms is not None and kind["interval_ms"] is not None and delay_ms > kind["interval_ms"]
+        self.witness.new = Modelled(origin=origin, expires_at=expires_at, at_moment=at_moment, **kind)
         wishes["late"] = LatePolicy(mode=kind["missed"], catch_up=kind["catch_up"])
         wishes["retry"] = RetryPolicy(retries=kind["retries"], first_ms=RETRY_MS, factor=1.0, jitter=0.0)
         self.call(
@@ -234,12 +257,16 @@ class EngineMachine(RuleBasedStateMachine):
         process = self.caller(place)
 
         async def calling() -> Any:
+            CALLED.set(True)
             try:
                 return await verb(process.scheduler)
             except TickwheelError as error:
                 return error
 
-        return self.steps.run(process.loop, calling())
+        try:
+            return self.steps.run(process.loop, calling())
+        except TimeoutError as error:
+            raise AssertionError("\n".join([*self.witness.log[-40:], "", str(error)])) from None
 
     @rule(name=names, verb=st.sampled_from(VERBS), flag=st.booleans(), span=spans, place=st.integers(0, NODES_MAX))
     def act(self, name: str, verb: str, flag: bool, span: int, place: int) -> None:
@@ -318,6 +345,7 @@ class EngineMachine(RuleBasedStateMachine):
             node.node.dead = True
             self.nodes.remove(node)
             self.steps.kill(node.loop)
+            self.bury(node)
         elif what == "suspend" and not node.node.suspended:
             node.node.suspended = True
             self.steps.suspend(node.loop)
@@ -332,7 +360,31 @@ class EngineMachine(RuleBasedStateMachine):
         self.nodes.remove(node)
         node.node.dead = True
         self.steps.kill(node.loop)
+        self.bury(node)
         self.fault()
+
+    def bury(self, node: Process) -> None:
+        """Let a store know that a node is dead, where that is not found out by leases that end."""
+        if node.scheduler_store.timed_leases:
+            return
+        witness, node.node.lives_until = self.witness, 0
+        leases = [lease for owner, lease in witness.owner.values() if owner is node.node]
+
+        async def forget() -> None:
+            await witness.store.release(leases)
+            for name in node.node.ids:
+                await witness.store.leave(name)
+
+        self.steps.run(self.client.loop, forget())
+
+    @precondition(lambda self: self.steps_clock)
+    @rule(seconds=st.sampled_from([-3_600.0, -3_600.0, -20.0, -5.0, -0.4, 0.4, 5.0, 20.0, 3_600.0]))
+    def step_clock(self, seconds: float) -> None:
+        """Set the wall clock."""
+        self.witness.note(f"the clock is set by {seconds:+g} s")
+        self.fault()
+        self.clock.step_wall(int(seconds * 1e9))
+        self.witness.steps.append((self.clock.monotonic_ns(), int(seconds * 1000)))
 
     @precondition(lambda self: any(node.node.suspended for node in self.nodes))
     @rule()
@@ -354,15 +406,16 @@ class EngineMachine(RuleBasedStateMachine):
             self.judge()
 
 
-def check(opened: Any, examples: int, steps: int) -> None:
+def check(opened: Any, examples: int, steps: int, *, steps_clock: bool = False) -> None:
     class Machine(EngineMachine):
         def open(self, clock: VirtualClock) -> Any:
             return opened(clock)
 
+    Machine.steps_clock = steps_clock
     busy = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a machine that is busy is not wrong
     chosen = settings(suppress_health_check=busy)
     if not FUZZING:
-        # The same examples each time; `make fuzz` looks for others. Steps of the clock are in test_clock_steps.py.
+        # The same examples each time; `make fuzz` looks for others.
         chosen = settings(chosen, max_examples=examples, stateful_step_count=steps, derandomize=True)
     run_state_machine_as_test(Machine, settings=chosen)
 
@@ -373,6 +426,14 @@ def test_schedulers_on_memory_keep_the_promises() -> None:
         yield MemoryStore(now_ms=lambda: clock.time_ns() // 1_000_000, partitions=PARTITIONS)
 
     check(fresh, 30, 25)
+
+
+def test_schedulers_keep_the_promises_when_the_clock_is_set() -> None:
+    @contextmanager
+    def fresh(clock: VirtualClock) -> Iterator[MemoryStore]:
+        yield MemoryStore(now_ms=lambda: clock.time_ns() // 1_000_000, partitions=PARTITIONS, timed_leases=False)
+
+    check(fresh, 30, 25, steps_clock=True)
 
 
 def test_schedulers_on_sqlite_keep_the_promises() -> None:

@@ -10,26 +10,31 @@ fit. What does not is kept as a complaint, for the engine survives exceptions.
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
 
 from tickwheel import VirtualClock
 from tickwheel.errors import TickwheelError, VersionMismatch
-from tickwheel.stores.contract import Filter, Finish, Lease
+from tickwheel.stores.contract import MEMBERS, Change, Filter, Finish, Lease
 from tickwheel.tasks.record import Run, Task
 from tickwheel.testing.stores import reference
 from tickwheel.testing.stores.promises import foreseen, seen
 from tickwheel.testing.stores.reference import Modelled
 
-__all__ = ["AHEAD_MS", "RETRY_MS", "Flight", "Node", "Witness", "WitnessedStore"]
+__all__ = ["AHEAD_MS", "CALLED", "RETRY_MS", "Flight", "Node", "Witness", "WitnessedStore"]
 
 AHEAD_MS: Final = 50
 RETRY_MS: Final = 1_500
 CRASH_MS: Final = 1_000
+STEP_MS: Final = 1_000
+DECIDED_NS: Final = 500_000_000  # before a correction that was decided is written
 HISTORY: Final = 1000
+CALLED: Final[ContextVar[bool]] = ContextVar("CALLED", default=False)  # a verb was called: a node does not by itself
 
 
 Step = Callable[[Modelled, int], Modelled | None]  # takes the moment; returns what takes the place of a task
@@ -50,8 +55,10 @@ class Node:
         self.stopping = False
         self.dead = False
         self.suspended = False
-        self.lives_until = 0  # as far as the store knows
+        self.lives_until: float = 0  # as far as the store knows
         self.deaf = False  # notifications are lost
+        self.stepped_at = 0  # when it noticed that the clock was set forward
+        self.ids: set[str] = set()  # by which the store knows it
 
     @property
     def works(self) -> bool:
@@ -67,7 +74,7 @@ class Flight:
         self.stopped = False  # it was cancelled while it ran
         self.word: str | None = None  # what its handler came to
         self.began_ns = 0
-        self.ended_at = 0
+        self.ended_ns = 0
 
 
 class Witness:
@@ -89,6 +96,8 @@ class Witness:
         self.verdict: tuple[str, object] = ("", None)  # the state that the last verb found, and what it came to
         self.new: Modelled | None = None  # what is being added
         self.change: Any = None  # how a task is being changed
+        self.waits_until_ns: dict[str, int] = {}  # until when those wait at the least that are to be tried again
+        self.steps: list[tuple[int, int]] = []  # of the clock: when, and by how many milliseconds
         self.over = False
 
     @property
@@ -97,6 +106,11 @@ class Witness:
 
     def note(self, text: str) -> None:
         self.log.append(f"{self.clock.monotonic_ns() / 1e9:10.3f} {text}")
+
+    def led_to_it(self) -> list[str]:
+        """Return what happened before the first complaint."""
+        first = next((number for number, line in enumerate(self.log) if " !! " in line), len(self.log))
+        return self.log[max(first - 40, 0) : first + 1]
 
     def complain(self, text: str) -> None:
         self.note(f"!! {text}")
@@ -152,14 +166,14 @@ class Witness:
 
     def missed_before(self, node: Node, partition: int) -> int:
         """Return the moment before which what was due was missed, as a node sees it when it begins something."""
-        return self.owned_since.get((node, partition), 0)
+        return max(self.owned_since.get((node, partition), 0), node.stepped_at)
 
     def end(self, flight: Flight, name: str, word: str) -> None:
         """Witness the last line of a handler."""
         if self.over:
             return
         self.note(f"{name!r} ends on {flight.node.name}: {word}")
-        flight.word, flight.ended_at = word, self.now
+        flight.word, flight.ended_ns = word, self.clock.monotonic_ns()
 
     # -- verbs
 
@@ -222,6 +236,9 @@ class Witness:
                 if (difference := differ(model, there, runs)) is None:
                     self.note(f"{name!r} {label}: {model.listed}, due in {model.due_at - self.now} ms")
                     self.model[name] = model
+                    if model.active:
+                        ended_ns = flight.ended_ns or self.clock.monotonic_ns()
+                        self.waits_until_ns[name] = ended_ns + (model.due_at - decided) * 1_000_000
                     return
                 tried.append(f"{label}: {difference}")
         self.complain("\n    ".join([f"{name!r} ended otherwise than it may; from {modelled}", *tried]))
@@ -245,6 +262,12 @@ class Witness:
     def unbegun(self, node: Node, modelled: Modelled, finish: Finish) -> Iterator[tuple[str, Step]]:
         """List what may become of a task whose handler was not called."""
         yield "released", lambda model, _: model.release()
+
+        def release_set_back(model: Modelled, _: int) -> None:
+            model.release()
+            self.set_back(finish.task.id, model, finish.task.run_at)
+
+        yield "released, since the clock was set back", release_set_back
         partition = finish.lease.partition
         missed = self.missed_before(node, partition)
         if copy_of(modelled).begin(self.now, missed)[0] != "begun":
@@ -285,6 +308,8 @@ class Witness:
         ns, now = self.clock.monotonic_ns(), self.now
         for name, modelled in self.model.items():
             waited_ns = ns - self.changed_ns[name]
+            if modelled.stalls(now, slack_ns // 1_000_000) or self.waits_on(name, modelled, slack_ns):
+                self.complain(f"{name!r} waits for another {(modelled.due_at - now) / 1000} s: {modelled}")
             if modelled.listed == "pending":
                 waited_ns = min(waited_ns, (now - modelled.due_at) * 1_000_000)
                 # Where an earlier run goes on, the next one waits for it.
@@ -299,8 +324,57 @@ class Witness:
                 self.complain(f"{name!r} is not recovered, whose {flight.node.name} died")
             elif not flight.begun and ns - flight.ns > slack_ns:
                 self.complain(f"{name!r} is claimed and does not begin for {(ns - flight.ns) / 1e9} s")
-            elif flight.word is not None and (now - flight.ended_at) * 1_000_000 > slack_ns:
-                self.complain(f"{name!r} has ended, and that is not written for {(now - flight.ended_at) / 1e3} s")
+            elif flight.word is not None and ns - flight.ended_ns > slack_ns:
+                self.complain(f"{name!r} has ended, and that is not written for {(ns - flight.ended_ns) / 1e9} s")
+
+    # -- the clock
+
+    def noticed(self, node: Node, step_s: float) -> None:
+        """Witness that a node noticed a step: what was due before one forward was missed."""
+        self.note(f"{node.name} notices that the clock was set by {step_s:+g} s")
+        if step_s > 0:
+            node.stepped_at = self.now
+            return
+        since = self.now - STEP_MS
+        node.stepped_at = min(node.stepped_at, since)
+        self.owned_since |= {key: min(at, since) for key, at in self.owned_since.items() if key[0] is node}
+
+    def set_back(self, name: str, modelled: Modelled, due_at: int) -> bool:
+        """Let a task wait for another time after the clock was set back; return whether it may be this one."""
+        before, waits = modelled.due_at, modelled.active and not modelled.forced
+        if not any(modelled.set_back(due_at, now) for now in self.moments()):
+            return False
+        left_ns = self.waits_until_ns.get(name, 0) - self.clock.monotonic_ns()
+        if waits and (due_at - self.now + 1) * 1_000_000 < left_ns:
+            self.complain(f"{name!r} is tried again {left_ns / 1e9 - (due_at - self.now) / 1e3} s early")
+        self.note(f"{name!r} is due {(before - due_at) / 1000} s earlier, in {due_at - self.now} ms")
+        return True
+
+    def moments(self) -> Iterator[int]:
+        """List what the clock shows, and what it would show without its last steps: they may come after a decision."""
+        yield (now := self.now)
+        for ns, step_ms in reversed(self.steps):
+            if self.clock.monotonic_ns() - ns <= DECIDED_NS:
+                yield (now := now - step_ms)
+
+    def corrected(self, before: Task | None, after: Task | None) -> None:
+        """Witness that a node changed the time of a task."""
+        if before is None or after is None or before.version == after.version:
+            return
+        if not self.set_back(after.id, self.model[after.id], after.run_at):
+            self.complain(
+                f"{after.id!r} is due in {after.run_at - self.now} ms instead: {self.model[after.id]}, {before}"
+            )
+
+    def waits_on(self, name: str, modelled: Modelled, slack_ns: int) -> bool:
+        """Tell whether a task waits to be tried again for longer than it has to."""
+        if modelled.listed != "pending" or not modelled.active or modelled.at_moment:
+            return False
+        by_clock = not (modelled.forced or modelled.by_interval)
+        if by_clock and (not modelled.interrupted or self.now < modelled.occurrence_at + slack_ns // 1_000_000):
+            return False  # when another attempt at a task without a last run was decided, is not written down
+        waited = self.clock.monotonic_ns() > self.waits_until_ns.get(name, 0) + slack_ns
+        return waited and modelled.due_at > self.now
 
 
 def copy_of(modelled: Modelled) -> Modelled:
@@ -324,24 +398,27 @@ class WitnessedStore:
         self._witness = witness
         self._node = node
         self._latency_s = latency_s
+        self._recovered: set[tuple[int, int]] = set()  # partitions and epochs that were looked through
         witness.nodes.append(node)
         self._store: Any = witness.store
         self.partitions = self._store.partitions
         self.keeps_skipped = True
         self.finish_by_epoch = True
-        self.timed_leases = True
+        self.timed_leases = getattr(witness.store, "timed_leases", True) is not False
 
     async def close(self) -> None:
         """Leave it to the others."""
 
-    def changes(self, partitions: Sequence[int]) -> AsyncIterator[set[int]]:
+    def changes(self, partitions: Sequence[int]) -> AsyncIterator[dict[int, Change]]:
         """Tell of changes, unless notifications are lost."""
         return self._heard(self._store.changes(partitions))
 
-    async def _heard(self, changes: AsyncIterator[set[int]]) -> AsyncIterator[set[int]]:
+    async def _heard(self, changes: AsyncIterator[dict[int, Change]]) -> AsyncIterator[dict[int, Change]]:
         async for news in changes:
             if not self._node.deaf:
                 yield news
+            elif MEMBERS in news:  # a store that knows which nodes live does not lose that
+                yield {MEMBERS: news[MEMBERS]}
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
@@ -353,7 +430,7 @@ class WitnessedStore:
             if name == "claim" and args[2] > self._witness.now + AHEAD_MS:
                 self._witness.complain(f"{args[1]} are claimed until {args[2]}, farther ahead than {AHEAD_MS} ms")
             if name == "amend":
-                options["now_up"] = -(-self._witness.clock.time_ns() // 1_000_000)
+                options["now_up"] = -(-self._witness.clock.time_ns() // 1_000_000) if CALLED.get() else None
             if self._latency_s:
                 await asyncio.sleep(self._latency_s)
             # From here to the answer nobody else has a turn: the store does not wait for anything.
@@ -366,11 +443,14 @@ class WitnessedStore:
 
     def _recovers(self, leases: Sequence[Lease]) -> None:
         for lease in leases:
-            self._witness.owned_since[self._node, lease.partition] = self._witness.now
+            if (lease.partition, lease.epoch) not in self._recovered:
+                self._recovered.add((lease.partition, lease.epoch))
+                self._witness.owned_since[self._node, lease.partition] = self._witness.now
 
     async def _saw_heartbeat(self, found: Any, node: str, ttl_ms: int, *published: Any) -> list[str]:
         living: list[str] = await found(node, ttl_ms, *published)
-        self._node.lives_until = self._witness.now + ttl_ms
+        self._node.ids.add(node)
+        self._node.lives_until = self._witness.now + ttl_ms if self.timed_leases else math.inf
         return living
 
     async def _saw_acquire(self, found: Any, *args: Any) -> list[Lease]:
@@ -438,8 +518,23 @@ class WitnessedStore:
         return await self._saw_verb(ids[0], found(ids), lambda model: model.pause())
 
     async def _saw_resume(self, found: Any, ids: Sequence[str], *, run_missed: bool) -> Any:
-        call, now = found(ids, run_missed=run_missed), self._witness.now
-        return await self._saw_verb(ids[0], call, lambda model: model.resume(now, run_missed=run_missed))
+        call, now, witness = found(ids, run_missed=run_missed), self._witness.now, self._witness
+
+        async def resume() -> Any:
+            answer = await call
+            [there] = await self._store.get(ids)
+            moved.append(there)
+            return answer
+
+        moved: list[Task | None] = []
+
+        def step(model: Modelled) -> object:
+            changed = model.resume(now, run_missed=run_missed)
+            if changed and moved and moved[0] is not None and moved[0].run_at != model.due_at:
+                witness.set_back(ids[0], model, moved[0].run_at)
+            return changed
+
+        return await self._saw_verb(ids[0], resume(), step)
 
     async def _saw_run_now(self, found: Any, ids: Sequence[str]) -> Any:
         return await self._saw_verb(ids[0], found(ids), lambda model: model.run_now(self._witness.now))
@@ -450,12 +545,24 @@ class WitnessedStore:
     async def _saw_reschedule(self, found: Any, name: str, run_at: int) -> Any:
         if run_at != self._witness.change:
             self._witness.complain(f"{name!r} is rescheduled to {run_at}, not {self._witness.change}")
+        now_ns = self._witness.clock.monotonic_ns()
+        self._witness.waits_until_ns[name] = now_ns + (run_at - self._witness.now) * 1_000_000
         return await self._saw_verb(name, found(name, run_at), lambda model: model.reschedule(run_at))
 
-    async def _saw_amend(self, found: Any, tasks: Sequence[Task], *, now_up: int) -> Any:
+    async def _saw_amend(self, found: Any, tasks: Sequence[Task], *, now_up: int | None) -> Any:
+        if now_up is None:
+            return await self._saw_correction(found, tasks)
         args, every_ms = self._witness.change
         every = None if every_ms is None else (every_ms, now_up + every_ms)
         return await self._saw_verb(tasks[0].id, found(tasks), lambda model: model.update(args, every))
+
+    async def _saw_correction(self, found: Any, tasks: Sequence[Task]) -> Any:
+        ids = [task.id for task in tasks]
+        before = await self._store.get(ids)
+        answer = await found(tasks)
+        for pair in zip(before, await self._store.get(ids), strict=True):
+            self._witness.corrected(*pair)
+        return answer
 
     async def _saw_remove(self, found: Any, ids: Sequence[str]) -> Any:
         def remove(modelled: Modelled) -> object:

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tickwheel.tasks import transitions
+from tickwheel.tasks.policies import LatePolicy
 from tickwheel.tasks.record import LastRun, RunStatus, Task
 from tickwheel.tasks.triggers import Cron, Every
 
@@ -94,3 +95,58 @@ def test_a_first_run_that_was_asked_for_is_kept_by_an_extra_run() -> None:
     delayed = replace(SECOND, run_at=BEFORE + HOUR, occurrence_at=BEFORE + HOUR)
     running = transitions.claim(transitions.run_now(delayed, BEFORE), BEFORE)
     assert transitions.succeed(running, None, NOW).task.run_at == BEFORE + HOUR
+
+
+def test_a_retry_decided_since_stays_though_the_task_was_added_before() -> None:
+    task = replace(SECOND, run_at=NOW, occurrence_at=NOW, created_at=BEFORE, started_at=NOW)
+    failed = transitions.snooze(task, 3_000, "", NOW).task
+    assert transitions.set_back(failed, NOW + 100, BEFORE) is failed
+
+
+def test_a_retry_is_not_made_early_by_a_second_step() -> None:
+    task = replace(SECOND, run_at=BEFORE, occurrence_at=BEFORE, started_at=BEFORE)
+    once = transitions.set_back(transitions.snooze(task, 3_000, "", BEFORE).task, NOW)
+    twice = transitions.set_back(once, NOW - HOUR + 500, NOW + 500)
+    assert twice.run_at == NOW - HOUR + 3_000
+    assert transitions.set_back(once, NOW + 100, BEFORE) is once, "there was no other step"
+
+
+def test_a_retry_that_waits_for_its_moment_already_is_not_written_again() -> None:
+    task = replace(waiting(), run_at=BEFORE, occurrence_at=BEFORE, started_at=BEFORE)
+    failed = transitions.interrupt(task, NOW).task
+    assert failed.run_at == BEFORE
+    late = replace(failed, started_at=BEFORE)
+    assert transitions.set_back(late, NOW) is late
+
+
+def test_what_follows_a_run_now_goes_on_from_now_as_well() -> None:
+    asked = transitions.run_now(ran(SECOND), NOW)
+    assert asked.next_at == BEFORE + 1_000
+    corrected = transitions.set_back(asked, NOW)
+    assert corrected.run_at == NOW
+    assert corrected.next_at is not None
+    assert corrected.next_at <= NOW + 1_000
+
+
+def test_a_series_that_has_only_skipped_so_far_goes_on() -> None:
+    skipping = replace(SECOND, created_at=BEFORE - HOUR, attempt=2)
+    assert transitions.set_back(skipping, NOW, BEFORE).run_at <= NOW
+
+
+def test_what_was_missed_by_a_clock_that_was_ahead_is_forgotten_when_a_run_ends() -> None:
+    late = LatePolicy(mode="run_all", catch_up=1)
+    catching_up = replace(SECOND, run_at=BEFORE, occurrence_at=BEFORE, missed_until=BEFORE + 5_000, late=late)
+    after = transitions.succeed(transitions.claim(catching_up, BEFORE), None, NOW).task
+    again = transitions.begin(transitions.claim(after, after.run_at), after.run_at)
+    assert isinstance(again, Task), "it runs, and is not skipped up to an hour from now"
+
+
+def test_an_interrupted_run_is_made_again_at_once_also_if_the_clock_was_ahead_only_at_its_end() -> None:
+    task = replace(waiting(), run_at=NOW - 2_000, occurrence_at=NOW - 2_000, created_at=0, started_at=NOW - 2_000)
+    interrupted = transitions.interrupt(task, BEFORE).task
+    assert transitions.set_back(interrupted, NOW, BEFORE).run_at == NOW
+
+
+def test_a_series_whose_interval_was_changed_before_its_first_run_goes_on() -> None:
+    changed = replace(SECOND, created_at=BEFORE - HOUR)
+    assert transitions.set_back(changed, NOW, BEFORE).run_at <= NOW

@@ -331,3 +331,16 @@ def test_a_retry_begins_anew_and_a_series_follows_its_grid() -> None:
 def test_every_ended_status_can_be_retried() -> None:
     for status in ENDED:
         assert transitions.retry(make(status.value), NOW).status is Status.PENDING
+
+
+def test_a_run_only_cancel_of_a_missed_run_does_not_queue_another_missed_one() -> None:
+    trigger = Every(interval_ms=10)
+    series = Task(
+        id="a", handler="h", run_at=0, occurrence_at=0, created_at=0, trigger=trigger, times=-1, overlap="queue_one"
+    )
+    claimed = transitions.claim(series, 100)
+    begun = transitions.begin(claimed, 101, 100)
+    assert isinstance(begun, Task)
+    stopped = transitions.stop(begun, "cancelled while it ran", 105)
+    asked = transitions.cancel(claimed, "enough", 103, run_only=True)
+    assert transitions.finish(asked, stopped.task, 105).run_at == 110

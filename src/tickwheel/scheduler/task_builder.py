@@ -123,6 +123,7 @@ def build_task(handler: Handler, wishes: Mapping[str, Any], task_id: object, now
         partition=partition,
         run_at=first,
         occurrence_at=first,
+        grid_at=_asked_for(unusual["trigger"], first, now_ns),
         created_at=now_ns // MS_NS,
         **unusual,
     )
@@ -170,7 +171,9 @@ def build_update(task: Task, args: object, wishes: Mapping[str, Any], now_ns: in
         if "times" not in said and isinstance(task.trigger, Once):
             changed["times"] = fields["times"]  # it comes again from now on
     if said & {"delay", "at", "every", "cron"}:
-        changed |= _moved(task, _first(wishes, changed.get("trigger", task.trigger), now_ns))
+        trigger = changed.get("trigger", task.trigger)
+        first = _first(wishes, trigger, now_ns)
+        changed |= _moved(task, first, _asked_for(trigger, first, now_ns))
     if args is not None or "meta" in said:
         meta = changed.get("meta", task.meta)
         changed["args"] = _checked(task.args if args is None else args, meta)
@@ -180,11 +183,16 @@ def build_update(task: Task, args: object, wishes: Mapping[str, Any], now_ns: in
     return after
 
 
-def _moved(task: Task, first: int) -> dict[str, Any]:
+def _moved(task: Task, first: int, grid_at: int | None) -> dict[str, Any]:
     """Return what changes with the time of a task; a run_now is made all the same."""
     if task.next_at is not None and not task.has_begun and task.status is Status.PENDING:
-        return {"next_at": first, "grid_at": None}
-    return {"run_at": first, "occurrence_at": first, **FRESH}  # another time is another occurrence
+        return {"next_at": first, "grid_at": grid_at}
+    return {"run_at": first, "occurrence_at": first, **FRESH, "grid_at": grid_at}  # another time, another occurrence
+
+
+def _asked_for(trigger: Trigger, first: int, now_ns: int) -> int | None:
+    """Return the first run of a series of `every` if it was given a moment: a clock that is set back keeps it."""
+    return first if isinstance(trigger, Every) and first > -(-now_ns // MS_NS) + trigger.interval_ms else None
 
 
 def _check_at_most_once(at_most_once: bool, retry: RetryPolicy) -> None:  # noqa: FBT001 - the field

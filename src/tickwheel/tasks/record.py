@@ -113,7 +113,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     paused: bool = False
     run_at: int
     occurrence_at: int
-    grid_at: int | None = None  # the grid point of the series that this run stands for, if it is not `occurrence_at`
+    # The grid point of the series that this run stands for, if the run was given a moment of its own.
+    grid_at: int | None = None
     next_at: int | None = None  # when it is due after a run that was asked for with run_now
     run_now_requested: bool = False  # and not made yet; such a run is made though the task is paused
     missed_until: int | None = None  # what was due until then was missed: the missed-run policy applies

@@ -36,6 +36,7 @@ __all__ = ["Janitor", "StartupReport"]
 
 PURGE_REST_S: Final = 0.05  # between two steps of a purge, at the least
 PURGE_SHARE: Final = 4  # and so many times as long as the last step took
+FINISHED_S: Final = 0.5  # between two looks whether what was in flight when the clock was set back is over
 DECIDED_S: Final = 0.1  # after the clock was set: what was decided before is in the store then
 
 
@@ -87,6 +88,7 @@ class Janitor:
         self._retention: RetentionClock | None = None  # since it was known how long nobody ran tasks
         self._before = 0  # what the clock showed when it was set back
         self._clock_set_back = asyncio.Event()
+        self._in_flight: dict[str, int] = {}  # what was then, and what the clock showed before
 
     def _now(self) -> int:
         return self._clock.time_ns() // 1_000_000
@@ -157,22 +159,57 @@ class Janitor:
             self._note_set_back(before)
 
     async def correct(self) -> None:
-        """Wait until the clock was set back, and correct the times of all tasks that wait for a span of time."""
-        await self._clock_set_back.wait()
+        """Wait until the clock was set back, and correct the times of all tasks that wait for a span of time.
+
+        What runs then is corrected when its run is over: what follows may have been chosen before.
+        """
+        if not await self._wait_for_step():
+            await self._correct_finished()
+            return
         await asyncio.sleep(DECIDED_S)
-        before, now = self._before, self._now()
-        after = (now, "")
-        leases = self._ownership.kept()
-        while page := await self._store.due(leases, MOMENT_MAX, after, self._options.batch_max) if leases else []:
-            found = await self._store.get([due.id for due in page])
-            there = [task for task in found if task is not None and not isinstance(task, UnreadableTask)]
-            waiting = (task for task in there if task.listed_status is Status.PENDING)
-            pairs = ((task, transitions.set_back(task, now, before)) for task in waiting)
-            await self._amend([corrected for task, corrected in pairs if corrected is not task])
-            after = (page[-1].run_at, page[-1].id)
+        before = self._before
+        self._in_flight = dict.fromkeys((task.id for task in self._executor.tasks()), before)
+        await self._correct_waiting(before)
+        await self._correct_paused(before)
         if self._before == before:
             self._before = 0
             self._clock_set_back.clear()
+
+    async def _wait_for_step(self) -> bool:
+        """Wait until the clock was set back; return whether it was, or something is in flight that was before."""
+        try:
+            async with asyncio.timeout(FINISHED_S if self._in_flight else None):
+                return await self._clock_set_back.wait()
+        except TimeoutError:
+            return False
+
+    async def _correct_waiting(self, before: int) -> None:
+        leases, after = self._ownership.kept(), None
+        while page := await self._store.due(leases, MOMENT_MAX, after, self._options.batch_max) if leases else []:
+            await self._correct([due.id for due in page], before)
+            after = (page[-1].run_at, page[-1].id)
+
+    async def _correct_paused(self, before: int) -> None:
+        cursor = None
+        while True:
+            page = await self._store.query(Filter(status=Status.PAUSED), cursor, self._options.batch_max)
+            await self._correct([task.id for task in page.tasks if self._ownership.keeps(task.partition)], before)
+            if (cursor := page.cursor) is None:
+                return
+
+    async def _correct_finished(self) -> None:
+        over = [task_id for task_id in self._in_flight if task_id not in self._executor][: self._options.batch_max]
+        if over:
+            await self._correct(over, max(self._in_flight.values()))
+        for task_id in over:
+            del self._in_flight[task_id]
+
+    async def _correct(self, ids: Sequence[str], before: int) -> None:
+        found = await self._store.get(ids) if ids else []
+        there = [task for task in found if task is not None and not isinstance(task, UnreadableTask)]
+        now = self._now()
+        pairs = ((task, transitions.set_back(task, now, before)) for task in there if task.status is Status.PENDING)
+        await self._amend([corrected for task, corrected in pairs if corrected is not task])
 
     async def _amend(self, tasks: Sequence[Task]) -> None:
         """Write corrected tasks; those that someone changed meanwhile stay as they are."""
@@ -185,7 +222,8 @@ class Janitor:
                 for task in tasks:
                     await self._amend([task])
             return
-        self._loader.enter(due_entry(task) for task in amended if task.run_at <= self._loader.loaded_until)
+        soon = (task for task in amended if task.run_at <= self._loader.loaded_until)
+        self._loader.enter(due_entry(task) for task in soon if task.listed_status is Status.PENDING)
 
     # -- checkpoints
 

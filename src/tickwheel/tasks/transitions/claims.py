@@ -108,9 +108,11 @@ def was_merged(wanted: Task, after: Task) -> bool:
     return (after.listed_status, after.run_at) != (wanted.listed_status, wanted.run_at)
 
 
-def _before(running: Task) -> dict[str, Any]:
-    """Return where a series stood before the run."""
-    return {name: getattr(running, name) for name in ("occurrence_at", "next_at", "grid_at", "runs", "missed_until")}
+def _before(running: Task, wanted: Task) -> dict[str, Any]:
+    """Return where a series stood before the run; what was missed then, its owner found out when it began."""
+    before = {name: getattr(running, name) for name in ("occurrence_at", "next_at", "grid_at", "runs")}
+    missed_until = wanted.missed_until if wanted.missed_until is not None else running.missed_until
+    return {**before, "missed_until": missed_until}
 
 
 def _merge(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tuple[Task, Sequence[Run]]:
@@ -131,10 +133,12 @@ def _merge(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tup
         ), ()
     stopped = not over or wanted.status in (Status.FAILED, Status.CANCELLED)
     if running.cancel_run_only and stopped:  # the run alone is: its series goes on
-        ended = replace(wanted, **_before(running), following=running.following, finished_at=None)
+        ended = replace(wanted, **_before(running, wanted), following=running.following, finished_at=None)
         return continue_series(ended, Status.CANCELLED, running.reason, now)
     if not over and not cancelled:
         return replace(wanted, following=running.following), ()
     if running.following is not None:
-        return take_over(replace(wanted, **_before(running)), running.following, wanted.status, wanted.reason, now)
+        return take_over(
+            replace(wanted, **_before(running, wanted)), running.following, wanted.status, wanted.reason, now
+        )
     return wanted, skipped

@@ -26,34 +26,46 @@ def set_back(task: Task, now: int, before: int = 0) -> Task:
 
     `before` is what the clock showed then, as far as it is known: nothing is known of when a series was resumed.
     """
+    if task.next_at is not None and (point := _point_from_now(task, task.next_at, now, before)) is not None:
+        task = replace(task, next_at=point)  # after a run that run_now asked for
     if task.run_at <= now + STEP_MS:
         return task
-    chosen_at = _chosen_at(task)
-    if task.has_begun or task.run_now_requested or task.run_at > task.occurrence_at:
+    if task.run_now_requested:
+        return replace(task, run_at=now)
+    if task.has_begun or task.run_at > task.occurrence_at:
+        chosen_at = _chosen_at(task)
+        if task.interrupted:
+            chosen_at = task.run_at  # to be run again at once
+        elif chosen_at > task.run_at:  # it was corrected after an earlier step, by a clock that was less far ahead
+            chosen_at = before if task.run_at > before else now
         return _shorten_wait(task, now, chosen_at - now)
+    point = _point_from_now(task, task.run_at, now, before)
+    return task if point is None else replace(task, run_at=point, occurrence_at=point, missed_until=None)
+
+
+def _point_from_now(task: Task, due_at: int, now: int, before: int) -> int | None:
+    """Return where a series of `every` goes on from now; None if it is to wait for the moment it has."""
     if not isinstance(task.trigger, Every) or task.grid_at is not None:
-        return task  # rescheduled: that is a moment, too
+        return None  # a moment that somebody asked for
     interval_ms = task.trigger.interval_ms
-    first_run = task.last_run is None and task.runs == 0
-    if task.run_at <= now + interval_ms + STEP_MS or (first_run and task.run_at > task.created_at + interval_ms):
-        return task
-    if task.run_at > max(chosen_at, before) + interval_ms:
-        return task
-    point = first_point_after(task, now - min(interval_ms, NOTICED_MS))
-    assert point is not None
-    return replace(task, run_at=point, occurrence_at=point, missed_until=None)
+    if due_at <= now + interval_ms + STEP_MS:
+        return None
+    if due_at > max(_chosen_at(task), before) + interval_ms:
+        return None
+    return first_point_after(task, now - min(interval_ms, NOTICED_MS))
 
 
 def _shorten_wait(task: Task, now: int, ahead_ms: int) -> Task:
     """Let an attempt wait as long as it would have; what is due at a moment is not tried before that."""
     if ahead_ms <= STEP_MS:
         return task
-    by_clock = not task.run_now_requested and not isinstance(task.trigger, Every)
-    earliest = max(now, task.occurrence_at) if by_clock else now
-    return replace(task, run_at=min(task.run_at, max(task.run_at - ahead_ms, earliest)))
+    earliest = now if isinstance(task.trigger, Every) else max(now, task.occurrence_at)
+    run_at = max(task.run_at - ahead_ms, earliest)
+    return replace(task, run_at=run_at) if run_at < task.run_at else task
 
 
 def _chosen_at(task: Task) -> int:
     """Return when its time was chosen, at the earliest: when it was added, begun, or ran last."""
     ran_at = 0 if task.last_run is None else task.last_run.finished_at
-    return max(task.created_at, task.started_at or 0, ran_at)
+    began_at = max(task.started_at or 0, ran_at)
+    return began_at if task.has_begun and began_at else max(task.created_at, began_at)

@@ -129,6 +129,8 @@ def continue_series(task: Task, status: Status, reason: str | None, now: int) ->
     extra = task.next_at is not None
     runs = task.runs + (not extra)
     coming = _coming(task, now)
+    if isinstance(task.trigger, Every) and (task.missed_until or 0) > now + STEP_MS:
+        task = replace(task, missed_until=None)  # the clock was set back since then
     if coming is None or (not extra and runs == task.times):
         return _end(task, status, runs, reason, now), []
     if coming > now or (task.late.mode == "run_all" and coming <= (task.missed_until or 0)):
@@ -150,8 +152,9 @@ def _coming(task: Task, now: int) -> int | None:
     coming = first_point_after(task, max(task.occurrence_at, anchor(task))) if task.next_at is None else task.next_at
     if coming is None or not isinstance(task.trigger, Every) or task.occurrence_at <= now + STEP_MS:
         return coming
-    regular = task.next_at is None or coming <= task.occurrence_at + task.trigger.interval_ms
-    return first_point_after(task, now) if regular else coming
+    interval_ms = task.trigger.interval_ms
+    regular = task.next_at is None or coming <= task.occurrence_at + interval_ms
+    return first_point_after(task, now) if regular and coming > now + interval_ms else coming
 
 
 def skip_rows(task: Task, points: list[int], more: bool, now: int, why: str) -> list[Run]:  # noqa: FBT001 - internal

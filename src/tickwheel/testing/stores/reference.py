@@ -24,6 +24,8 @@ State = Literal["pending", "running", "completed", "failed", "cancelled"]
 SKIPPED_MAX = 100  # that the history keeps of one outcome
 FINISHED = ("completed", "failed", "cancelled")
 GRACE_MS = 60_000  # how late an occurrence may be before it was missed; half the period, if that is shorter
+STEP_MS = 1_000  # a clock that changes by more was set; that is noticed about so much later
+LATER_MS = 500  # before a correction that was decided is written
 
 
 def add(
@@ -62,6 +64,7 @@ class Modelled:
     expires_at: int | None = None
     by_calendar: bool = False  # a cron expression: its grid is the same for all, and `origin` one of its points
     args: dict[str, Any] = field(default_factory=dict)
+    at_moment: bool = False  # its next run was given a moment of its own, and does not follow from the interval
 
     state: State = "pending"
     paused: bool = False
@@ -100,6 +103,11 @@ class Modelled:
     def keeps_its_series(self) -> bool:
         """Whether it recurs, and has not given up its id."""
         return self.interval_ms is not None and self.state not in ("failed", "cancelled")
+
+    @property
+    def by_interval(self) -> bool:
+        """Whether it waits for a span of time, and not for the wall clock."""
+        return self.interval_ms is not None and not self.by_calendar
 
     @property
     def active(self) -> bool:
@@ -173,6 +181,7 @@ class Modelled:
             self.missed_until = now
             return True
         self.point = self.after(now)
+        self.at_moment = False
         if self.back_at is None:
             self.due_at = self.occurrence_at = self.point
             self.missed_until = 0
@@ -184,6 +193,7 @@ class Modelled:
         """Move the next run; the grid stays."""
         if self.state != "pending":
             return None
+        self.at_moment = True
         if self.active:
             self.due_at, self.occurrence_at = moment, min(self.occurrence_at, moment)
         elif self.back_at is not None:
@@ -218,6 +228,7 @@ class Modelled:
     def _follow_grid(self, interval_ms: int, origin: int) -> None:
         """Go on by another grid, from its first point; a run_now is made all the same."""
         self.interval_ms, self.origin, self.by_calendar, self.point = interval_ms, origin, False, origin
+        self.at_moment = False
         if self.back_at is not None and not self.active:
             self.back_at = origin
             return
@@ -274,6 +285,46 @@ class Modelled:
         self.later, self.paused = ("replace", new.args, new), False
         return self
 
+    # -- a clock that is set back
+
+    def set_back(self, due_at: int, now: int) -> bool:
+        """Wait for another time, since that was chosen by a clock that was ahead; return whether it may be this one."""
+        if self.state != "pending" or due_at >= self.due_at:
+            return False
+        if self.active or self.forced:
+            by_clock = not (self.forced or self.by_interval)
+            if by_clock and due_at < self.occurrence_at:
+                return False
+            self.due_at = due_at
+            return True
+        if not self.by_interval or self.at_moment:
+            return False
+        assert self.interval_ms is not None
+        near = now - STEP_MS - LATER_MS <= due_at <= now + self.interval_ms < self.due_at
+        if not near or (due_at - self.origin) % self.interval_ms:
+            return False
+        self.due_at = self.occurrence_at = self.point = due_at
+        self.missed_until = 0
+        return True
+
+    def stalls(self, now: int, slack_ms: int) -> bool:
+        """Tell whether it waits for a clock to show again what it showed before, and should not."""
+        if self.listed != "pending" or self.active:
+            return False
+        if self.forced:
+            return self.due_at > now + slack_ms
+        return self.by_interval and not self.at_moment and self._waits_longer(self.due_at - slack_ms, now)
+
+    def _waits_longer(self, coming: int, now: int) -> bool:
+        """Tell whether an occurrence is farther than an interval from now."""
+        return self.interval_ms is not None and coming > now + self.interval_ms
+
+    def _was_ahead(self, coming: int, now: int) -> bool:
+        """Tell whether the clock was set back during a run: what comes after it was chosen before that."""
+        if not self.by_interval or (self.back_at is not None and self.at_moment):
+            return False
+        return self.occurrence_at > now + STEP_MS and self._waits_longer(coming, now)
+
     # -- runs
 
     def claim(self, until: int) -> bool:
@@ -321,7 +372,7 @@ class Modelled:
         self.history += ["skipped"] * min(len(passed), 1 + SKIPPED_MAX)
         self.asked_to_stop = ""
         self.state, self.due_at, self.occurrence_at, self.point = "pending", point, point, point
-        self.missed_until = missed_until
+        self.missed_until, self.at_moment = missed_until, self._waits_longer(point, now)
         return None
 
     def fail_for_good(self, now: int) -> "Modelled | None":
@@ -377,7 +428,7 @@ class Modelled:
         if self.asked_to_stop:
             return self.end("cancelled", now, word)
         self.history.append(word)
-        self.state, self.due_at = "pending", due_at if self.interval_ms else max(due_at, self.occurrence_at)
+        self.state, self.due_at = "pending", due_at if self.by_interval else max(due_at, self.occurrence_at)
         self.forced = self.forced and self.interrupted and word == "cancelled"
         return None
 
@@ -407,6 +458,10 @@ class Modelled:
     def _go_on(self, now: int) -> None:
         self.runs += self.back_at is None
         coming = self.after(max(self.point, self.occurrence_at)) if self.back_at is None else self.back_at
+        if self._was_ahead(coming, now):
+            coming, self.back_at = self.after(now), None
+        if self.by_interval and self.missed_until > now + STEP_MS:
+            self.missed_until = 0
         catches_up = self.missed == "run_all" and coming <= self.missed_until
         if coming <= now and not catches_up:
             skipped, point = [coming], self.after(max(coming, self.point))
@@ -418,7 +473,7 @@ class Modelled:
                 coming = skipped.pop()
             self.history += ["skipped"] * min(len(skipped), SKIPPED_MAX)
         if coming != self.back_at:
-            self.point = coming
+            self.point, self.at_moment = coming, self._waits_longer(coming, now)  # after one that was made earlier
         self.state, self.due_at, self.occurrence_at, self.back_at = "pending", coming, coming, None
         if coming > self.missed_until:
             self.missed_until = 0
