@@ -1,6 +1,8 @@
 """Tasks are claimed some milliseconds before they are due; until they begin, they can be changed as before."""
 
 import asyncio
+import time
+from pathlib import Path
 from threading import Event as Flag
 from typing import Any
 
@@ -200,3 +202,34 @@ def test_a_task_cancelled_between_its_launch_and_its_first_step_has_not_begun(wo
 
     world.play(story)
     assert world.kinds("second") == ["added", "cancelled"]
+
+
+def test_what_was_acknowledged_as_cancelled_milliseconds_before_it_is_due_does_not_run(tmp_path: Path) -> None:
+    ran: list[str] = []
+    answers: dict[str, Task] = {}
+
+    async def main() -> None:
+        scheduler = AsyncScheduler(f"sqlite:///{tmp_path}/tasks.db")
+
+        @scheduler.task("note")
+        async def note(what: str) -> None:
+            ran.append(what)
+
+        async def cancel(task: Task, ahead_ms: int) -> None:
+            await asyncio.sleep((task.run_at - ahead_ms) / 1000 - time.time())
+            answers[task.id] = await scheduler.cancel(task.id)
+
+        async with scheduler:
+            names = [str(number) for number in range(100)]
+            tasks = await scheduler.add_many(
+                {"handler": "note", "args": {"what": name}, "id": name, "delay": 1 + int(name) / 100} for name in names
+            )
+            await asyncio.gather(*(cancel(task, 5 + number % 41) for number, task in enumerate(tasks)))
+            await scheduler.add("note", {"what": "last"}, id="last")
+            while (await scheduler.get("last")).status is not Status.COMPLETED:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    cancelled = {name for name, task in answers.items() if task.status is Status.CANCELLED}
+    assert cancelled & set(ran) == set()
+    assert cancelled, "the machine is not so busy that all came too late"

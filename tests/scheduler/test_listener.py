@@ -118,3 +118,24 @@ def test_what_others_add_within_the_loaded_range_runs_on_time() -> None:
                     assert [moment - due for moment, _ in world.ran] == [0]
 
         world.perform(story)
+
+
+def test_a_cancel_of_a_leased_message_whose_notification_is_lost_is_found() -> None:
+    world = World(lease_ttl_ms=3_000, rescan_ms=5_000)
+    mute: Any = Mute(world.store)
+    store, world.store = world.store, mute
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add_many({"queue": "emails", "id": str(number)} for number in range(2_500))
+        await asyncio.sleep(1)
+        leased = [each for _ in range(25) for each in await scheduler.lease("emails", limit=100, lease="1h")]
+        assert len(leased) == 2_500
+        mute.asked.clear()
+        [asked] = await store.cancel(["2000"], "not needed")
+        assert asked is not None
+        assert asked.cancel_requested
+        await asyncio.sleep(7)
+        assert (await scheduler.get("2000")).status is Status.CANCELLED
+        assert max(mute.asked) <= 1_000, "in batches, however many are leased"
+
+    world.play(story)
