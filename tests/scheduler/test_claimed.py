@@ -204,9 +204,9 @@ def test_a_task_cancelled_between_its_launch_and_its_first_step_has_not_begun(wo
     assert world.kinds("second") == ["added", "cancelled"]
 
 
-def test_what_was_acknowledged_as_cancelled_milliseconds_before_it_is_due_does_not_run(tmp_path: Path) -> None:
+def test_of_a_hundred_cancelled_milliseconds_before_they_are_due_none_runs(tmp_path: Path) -> None:
     ran: list[str] = []
-    answers: dict[str, Task] = {}
+    answers: dict[str, Status] = {}  # of those that had not begun: the machine may be busy
 
     async def main() -> None:
         scheduler = AsyncScheduler(f"sqlite:///{tmp_path}/tasks.db")
@@ -217,7 +217,10 @@ def test_what_was_acknowledged_as_cancelled_milliseconds_before_it_is_due_does_n
 
         async def cancel(task: Task, ahead_ms: int) -> None:
             await asyncio.sleep((task.run_at - ahead_ms) / 1000 - time.time())
-            answers[task.id] = await scheduler.cancel(task.id)
+            begun = task.id in ran
+            answer = await scheduler.cancel(task.id)
+            if not begun:
+                answers[task.id] = answer.status
 
         async with scheduler:
             names = [str(number) for number in range(100)]
@@ -230,6 +233,5 @@ def test_what_was_acknowledged_as_cancelled_milliseconds_before_it_is_due_does_n
                 await asyncio.sleep(0.01)
 
     asyncio.run(main())
-    cancelled = {name for name, task in answers.items() if task.status is Status.CANCELLED}
-    assert cancelled & set(ran) == set()
-    assert cancelled, "the machine is not so busy that all came too late"
+    assert set(answers.values()) == {Status.CANCELLED}
+    assert answers.keys() & set(ran) == set()
