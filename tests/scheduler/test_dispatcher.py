@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime
 from threading import Event as Flag
+from threading import Semaphore
 from typing import Any
 
 import pytest
@@ -257,12 +258,13 @@ def test_one_outcome_alone_is_written_at_once(world: World, monkeypatch: pytest.
 
 
 def test_thousands_of_slow_threads_hold_up_neither_the_loop_nor_a_higher_priority(world: World) -> None:
-    end = Flag()
+    begun, end = Semaphore(0), Flag()
 
     async def story(scheduler: AsyncScheduler) -> None:
         @scheduler.task("slow")
         def slow() -> None:
             world.ran.append((world.now(), "slow"))
+            begun.release()
             end.wait()
 
         @scheduler.task("quick")
@@ -271,12 +273,15 @@ def test_thousands_of_slow_threads_hold_up_neither_the_loop_nor_a_higher_priorit
 
         await scheduler.add_many({"handler": "slow"} for _ in range(3000))
         await asyncio.sleep(1)
-        begun = world.now()
+        for _ in range(4):
+            assert begun.acquire(timeout=60)  # no virtual time passes meanwhile
+        assert (await scheduler.counts())[Status.RUNNING] == 4, "what cannot begin is not claimed"
+        added = world.now()
         await scheduler.add("quick", priority=1000, id="quick")
         await scheduler.add("note", {"what": "loop"}, priority=1000)
         await asyncio.sleep(1)
         assert Counter(what for _, what in world.ran) == {"slow": 4, "loop": 1}
-        assert world.ran[-1][0] - begun <= 50
+        assert world.ran[-1][0] - added <= 50
         end.set()
         while (await scheduler.counts())[Status.COMPLETED] < 3002:  # noqa: ASYNC110 - virtual seconds
             await asyncio.sleep(0.01)

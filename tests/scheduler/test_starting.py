@@ -1,6 +1,7 @@
 """Starting and stopping: once or often, at the same time, and broken off at any moment."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -113,10 +114,14 @@ def test_start_that_is_cancelled_leaves_no_node_of_a_file_behind(tmp_path: Path)
     def lock_files() -> list[Path]:
         return list(tmp_path.glob("*-node-*"))
 
+    def threads() -> int:
+        return sum(each.name.startswith("tickwheel-") for each in threading.enumerate())
+
     async def main() -> None:
         async with AsyncScheduler(url):
             assert lock_files()
         async with AsyncScheduler(url, run=False) as client:
+            before = threads()
             for steps in range(40):  # a start takes some tens, as the threads of the store answer
                 starting = asyncio.create_task(AsyncScheduler(url).start())
                 for _ in range(steps):
@@ -128,7 +133,7 @@ def test_start_that_is_cancelled_leaves_no_node_of_a_file_behind(tmp_path: Path)
                     await asyncio.wait(closing, timeout=PATIENCE_S)
                 assert others() == set()
                 assert await client.leases() == []
-                assert lock_files() == [], "no ghost is left"
+                assert (lock_files(), threads()) == ([], before), "no ghost is left"
 
     asyncio.run(main())
 

@@ -154,7 +154,8 @@ def test_the_wait_for_a_thread_is_part_of_the_lateness(world: World) -> None:
         def second() -> None: ...
 
         await scheduler.add("first")
-        await asyncio.to_thread(begun.wait)
+        await asyncio.sleep(1)
+        assert begun.wait(60)  # no virtual time passes meanwhile
         await scheduler.add("second", id="second")
         await asyncio.sleep(3)
         end.set()
