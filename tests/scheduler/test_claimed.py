@@ -206,7 +206,7 @@ def test_a_task_cancelled_between_its_launch_and_its_first_step_has_not_begun(wo
 
 def test_of_a_hundred_cancelled_milliseconds_before_they_are_due_none_runs(tmp_path: Path) -> None:
     ran: list[str] = []
-    answers: dict[str, Status] = {}  # of those that had not begun: the machine may be busy
+    answers: dict[str, Status] = {}  # to calls that were made in time: the machine may be busy
 
     async def main() -> None:
         scheduler = AsyncScheduler(f"sqlite:///{tmp_path}/tasks.db")
@@ -217,9 +217,9 @@ def test_of_a_hundred_cancelled_milliseconds_before_they_are_due_none_runs(tmp_p
 
         async def cancel(task: Task, ahead_ms: int) -> None:
             await asyncio.sleep((task.run_at - ahead_ms) / 1000 - time.time())
-            begun = task.id in ran
+            in_time = time.time_ns() // 1_000_000 < task.run_at
             answer = await scheduler.cancel(task.id)
-            if not begun:
+            if in_time:
                 answers[task.id] = answer.status
 
         async with scheduler:
