@@ -235,3 +235,26 @@ def test_of_a_hundred_cancelled_milliseconds_before_they_are_due_none_runs(tmp_p
     asyncio.run(main())
     assert set(answers.values()) == {Status.CANCELLED}
     assert answers.keys() & set(ran) == set()
+
+
+def test_a_claimed_task_does_not_begin_while_its_cancel_waits_for_another_claim(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = world.store.claim
+
+    async def slow(leases: Any, ids: Any, until: int) -> list[Task]:
+        if "b" in ids:
+            await asyncio.sleep(0.2)
+        return await claim(leases, ids, until)
+
+    monkeypatch.setattr(world.store, "claim", slow)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        await scheduler.add("note", {"what": "b"}, id="b")
+        await asyncio.sleep(0.005)
+        assert (await scheduler.cancel("a")).status is Status.CANCELLED
+        await asyncio.sleep(10)
+        assert [what for _, what in world.ran] == ["b"]
+
+    world.play(story)
