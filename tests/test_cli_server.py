@@ -69,7 +69,14 @@ def test_a_server_takes_the_place_of_a_store(shop: Path, url: str) -> None:
     ask("run-now", "series")
     assert ask("cancel", "series", "--run-only")["status"] in ("pending", "running")
     shown = typed(shop, "top", "--url", url, "-n", "1")
-    assert re.search(r"level 0 .*\n", shown)
+    rows = re.findall(r"level (\d) +(.*?) +\d+/(\d+) ", shown)
+    assert rows == [
+        ("0", "1 ms", "1000"),
+        ("1", "1 s", "60"),
+        ("2", "1 min", "60"),
+        ("3", "1 h", "24"),
+        ("4", "1 d", "30"),
+    ]
     assert "pending" in shown
 
 

@@ -6,6 +6,7 @@
     lateness   1,000, 5,000 and 10,000 a second: how late 99 % are at the most, less what a bare sleep is late
     bulk       20,000 tasks are due at one moment: CPU time for each, of async and of sync handlers
     backlog    500,000 tasks are overdue at the start: the first, the memory, and what holds the loop
+    blocked    250,000 tasks are due and cannot begin, at a limit of one or without a handler: another handler's tasks
 
 CPU time is measured, where it says enough, because other programs on the machine do not take part in it. Samples of the
 two checkouts take turns, so that a noisy minute hits both. The other checkout needs its native modules built.
@@ -25,6 +26,7 @@ import time
 from asyncio.events import Handle
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -42,11 +44,13 @@ FILL_PER_S = 5_000  # tasks that are added in a second at the least: on a busy m
 BATCH = 1_000
 BULK = 20_000
 BACKLOG = 500_000
+BLOCKED = 250_000
+URGENT = 20  # tasks of another handler, of as many priorities
 BACKLOG_S = 15.0  # how long the backlog is worked off, for the rest of it is like the beginning
 PATIENCE_S = 120.0
 SAMPLE_S_MAX = 600
 PROBE_S = 0.001  # what a bare sleeper sleeps
-GROUPS = ("steady", "lateness", "bulk", "backlog")
+GROUPS = ("steady", "lateness", "bulk", "backlog", "blocked")
 RATES = (1_000, 5_000, 10_000)  # tasks a second
 HELD_MS_MAX = 10  # what holds the loop for longer is named
 
@@ -187,6 +191,58 @@ async def work_off(url: str) -> Figures:
     }
 
 
+def blocked(url: str, *, known: bool) -> Figures:
+    """Measure when another handler's tasks begin among many that are due and cannot."""
+    return asyncio.run(get_past(url, known=known))
+
+
+async def get_past(url: str, *, known: bool) -> Figures:
+    """Let some tasks be there at the start, the last and the first by priority, and add some to a node that runs."""
+    past_ms = time.time_ns() // 1_000_000 - 30_000
+    called: list[tuple[int, str, int]] = []  # when, which batch, and of which priority
+    async with AsyncScheduler(url, run=False) as adder:
+        for first in range(0, BLOCKED, BATCH):
+            await adder.add_many(
+                [{**wish(past_ms - number), "handler": "slow"} for number in range(first, first + BATCH)]
+            )
+        await adder.add_many(urgent("start", -URGENT // 2))
+        scheduler = AsyncScheduler(url)
+
+        @scheduler.task("urgent", concurrency=1)  # so that their order is seen
+        async def note(batch: str, priority: int) -> None:
+            called.append((time.monotonic_ns(), batch, priority))
+
+        if known:
+
+            @scheduler.task("slow", concurrency=1)
+            async def slow(due_ms: int) -> None:  # noqa: ARG001
+                await asyncio.Event().wait()
+
+        figures: Figures = {}
+        for batch, lowest in (("start", -URGENT // 2), ("later", -URGENT // 2), ("most", 1001 - URGENT)):
+            began_ns = time.monotonic_ns()
+            await (scheduler.start() if batch == "start" else adder.add_many(urgent(batch, lowest)))
+            async with asyncio.timeout(PATIENCE_S):
+                while sum(each[1] == batch for each in called) < URGENT:  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+            ours = [each for each in called if each[1] == batch]
+            figures[f"{batch}_first_s"] = (ours[0][0] - began_ns) / 1e9
+            figures[f"{batch}_last_s"] = (ours[-1][0] - began_ns) / 1e9
+            priorities = [priority for _, _, priority in ours]
+            figures[f"{batch}_disorder"] = sum(sooner < later for sooner, later in pairwise(priorities))
+            await asyncio.sleep(1)
+        await scheduler.stop(0)
+    return figures
+
+
+def urgent(batch: str, lowest: int) -> list[dict[str, Any]]:
+    """Return tasks of another handler, of ascending priorities."""
+    return [
+        {"handler": "urgent", "args": {"batch": batch, "priority": priority}, "priority": priority}
+        for priority in range(lowest, lowest + URGENT)
+    ]
+
+
 class LoopWatch:
     """Times every callback of the loop, and every run of the garbage collector."""
 
@@ -241,6 +297,8 @@ SAMPLES: dict[str, Callable[[str], Figures]] = {
     "bulk, async": lambda url: bulk(url, sync=False),
     "bulk, sync": lambda url: bulk(url, sync=True),
     "backlog": backlog,
+    "blocked, at a limit of one": lambda url: blocked(url, known=True),
+    "blocked, without a handler": lambda url: blocked(url, known=False),
 }
 
 

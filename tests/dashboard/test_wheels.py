@@ -31,9 +31,10 @@ def test_slot_shows_what_waits_there(open_at: Open, service: Service) -> None:
     page = open_at("wheels")
     page.locator("summary").filter(has_text="The wheels as a table").click()
     face = page.get_by_role("application")
+    levels = service.get("/v1/wheels")["levels"]
     level, slot = next(
         (level["level"], slot)
-        for level in service.get("/v1/wheels")["levels"]
+        for level in levels
         for slot, count in enumerate(level["occupancy"])
         if count and name in [task["id"] for task in service.get(f"/v1/wheels/{level['level']}/{slot}")["tasks"]]
     )
@@ -45,7 +46,7 @@ def test_slot_shows_what_waits_there(open_at: Open, service: Service) -> None:
             const angle = (slot + 0.5) / slots * 2 * Math.PI - Math.PI / 2;
             return [box.width / 2 + Math.cos(angle) * reach, box.height / 2 + Math.sin(angle) * reach];
         }""",
-        [level, slot, len(service.get("/v1/wheels")["levels"]), 64],
+        [level, slot, len(levels), levels[level]["slots"]],
     )
     face.hover(position={"x": place[0], "y": place[1]})
     expect(page.locator(".hint")).to_contain_text(f"Level {level}, slot {slot}")
@@ -60,7 +61,12 @@ def test_slots_are_chosen_by_arrow_keys(open_at: Open, service: Service) -> None
     expect(page.locator("[data-hand='0']")).to_be_attached()
     page.get_by_role("application").focus()
     top = len(service.get("/v1/wheels")["levels"]) - 1
-    for key, words in (("ArrowRight", "slot 0"), ("ArrowRight", "slot 1"), ("ArrowDown", f"Level {top - 1}, slot 1")):
+    for key, words in (
+        ("ArrowRight", f"Level {top}, slot 0"),
+        ("ArrowRight", f"Level {top}, slot 1"),
+        ("ArrowRight", f"Level {top}, slot 2"),
+        ("ArrowDown", f"Level {top - 1}, slot 1"),  # the hour below the third of thirty days
+    ):
         page.keyboard.press(key)
         expect(page.get_by_role("region", name="Slot").get_by_role("heading")).to_contain_text(words)
         expect(page.locator("#said")).to_contain_text(words)

@@ -1,6 +1,8 @@
 """Tasks are claimed some milliseconds before they are due; until they begin, they can be changed as before."""
 
 import asyncio
+import time
+from pathlib import Path
 from threading import Event as Flag
 from typing import Any
 
@@ -200,3 +202,59 @@ def test_a_task_cancelled_between_its_launch_and_its_first_step_has_not_begun(wo
 
     world.play(story)
     assert world.kinds("second") == ["added", "cancelled"]
+
+
+def test_of_a_hundred_cancelled_milliseconds_before_they_are_due_none_runs(tmp_path: Path) -> None:
+    ran: list[str] = []
+    answers: dict[str, Status] = {}  # to calls that were made in time: the machine may be busy
+
+    async def main() -> None:
+        scheduler = AsyncScheduler(f"sqlite:///{tmp_path}/tasks.db")
+
+        @scheduler.task("note")
+        async def note(what: str) -> None:
+            ran.append(what)
+
+        async def cancel(task: Task, ahead_ms: int) -> None:
+            await asyncio.sleep((task.run_at - ahead_ms) / 1000 - time.time())
+            in_time = time.time_ns() // 1_000_000 < task.run_at
+            answer = await scheduler.cancel(task.id)
+            if in_time:
+                answers[task.id] = answer.status
+
+        async with scheduler:
+            names = [str(number) for number in range(100)]
+            tasks = await scheduler.add_many(
+                {"handler": "note", "args": {"what": name}, "id": name, "delay": 1 + int(name) / 100} for name in names
+            )
+            await asyncio.gather(*(cancel(task, 5 + number % 41) for number, task in enumerate(tasks)))
+            await scheduler.add("note", {"what": "last"}, id="last")
+            while (await scheduler.get("last")).status is not Status.COMPLETED:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert set(answers.values()) == {Status.CANCELLED}
+    assert answers.keys() & set(ran) == set()
+
+
+def test_a_claimed_task_does_not_begin_while_its_cancel_waits_for_another_claim(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = world.store.claim
+
+    async def slow(leases: Any, ids: Any, until: int) -> list[Task]:
+        if "b" in ids:
+            await asyncio.sleep(0.2)
+        return await claim(leases, ids, until)
+
+    monkeypatch.setattr(world.store, "claim", slow)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        await scheduler.add("note", {"what": "b"}, id="b")
+        await asyncio.sleep(0.005)
+        assert (await scheduler.cancel("a")).status is Status.CANCELLED
+        await asyncio.sleep(10)
+        assert [what for _, what in world.ran] == ["b"]
+
+    world.play(story)

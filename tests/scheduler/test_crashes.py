@@ -16,6 +16,7 @@ import pytest
 
 from tests.cluster.nodes import FORKING
 from tests.scheduler import crashing
+from tests.scheduler.programs import start_program
 from tests.workers import functions
 from tickwheel.observe import Event
 from tickwheel.scheduler import Scheduler
@@ -101,3 +102,38 @@ def test_the_death_of_a_pool_process_is_a_crash_and_no_failure() -> None:
         "again": ["added", "started", "retried", "started", "failed"],
         "once": ["added", "started", "failed"],
     }
+
+
+KILLER = """
+import os, signal, threading
+from tickwheel import Scheduler
+
+scheduler = Scheduler("sqlite:///tasks.db")
+ended = threading.Event()
+
+@scheduler.task("die")
+def die():
+    with open("begun", "a") as log:
+        log.write("x")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+scheduler.events.listen(lambda event: event.kind == "failed" and ended.set())
+with scheduler:
+    if scheduler.get("bomb").status == "failed":
+        ended.set()
+    ended.wait()
+"""
+
+
+@pytest.mark.slow
+def test_a_task_that_kills_its_process_is_run_by_three_processes_and_no_more(tmp_path: Path) -> None:
+    with Scheduler(f"sqlite:///{tmp_path}/tasks.db", run=False) as adder:
+        adder.add("die", id="bomb")
+        exits: list[int] = []
+        while 0 not in exits and len(exits) < 12:
+            with start_program(tmp_path, KILLER) as program:
+                exits.append(program.wait(60))
+        bomb = adder.get("bomb")
+    assert exits == [-signal.SIGKILL] * 3 + [0]
+    assert (tmp_path / "begun").read_text() == "xxx"
+    assert (bomb.status, bomb.reason) == (Status.FAILED, "worker died 3 times while running this task")

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime
 from threading import Event as Flag
+from threading import Semaphore
 from typing import Any
 
 import pytest
@@ -254,3 +255,60 @@ def test_one_outcome_alone_is_written_at_once(world: World, monkeypatch: pytest.
 
     world.play(story)
     assert finished[0] == world.ran[0][0]
+
+
+def test_thousands_of_slow_threads_hold_up_neither_the_loop_nor_a_higher_priority(world: World) -> None:
+    begun, end = Semaphore(0), Flag()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("slow")
+        def slow() -> None:
+            world.ran.append((world.now(), "slow"))
+            begun.release()
+            end.wait()
+
+        @scheduler.task("quick")
+        def quick() -> None:
+            world.ran.append((world.now(), "quick"))
+
+        await scheduler.add_many({"handler": "slow"} for _ in range(3000))
+        await asyncio.sleep(1)
+        for _ in range(4):
+            assert begun.acquire(timeout=60)  # no virtual time passes meanwhile
+        assert (await scheduler.counts())[Status.RUNNING] == 4, "what cannot begin is not claimed"
+        added = world.now()
+        await scheduler.add("quick", priority=1000, id="quick")
+        await scheduler.add("note", {"what": "loop"}, priority=1000)
+        await asyncio.sleep(1)
+        assert Counter(what for _, what in world.ran) == {"slow": 4, "loop": 1}
+        assert world.ran[-1][0] - added <= 50
+        end.set()
+        while (await scheduler.counts())[Status.COMPLETED] < 3002:  # noqa: ASYNC110 - virtual seconds
+            await asyncio.sleep(0.01)
+        assert "quick" in [what for _, what in world.ran][:50], "of what waits for a thread it is the first"
+
+    world.play(story, threads=4)
+
+
+def test_others_on_the_loop_have_their_turn_while_many_begin(world: World) -> None:
+    steps: list[int] = []
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        begun, watched = asyncio.Event(), 0
+
+        @scheduler.task("count")
+        async def count() -> None:
+            nonlocal watched
+            watched += 1
+            begun.set()
+
+        await scheduler.add_many({"handler": "count", "delay": 1} for _ in range(1000))
+        await begun.wait()
+        while watched < 1000:
+            before = watched
+            await asyncio.sleep(0)
+            steps.append(watched - before)
+
+    world.play(story)
+    assert sum(steps) > 500
+    assert max(steps) <= 256, "a few milliseconds at most"

@@ -1,12 +1,15 @@
 """The wheel hands out what is due, in order, once, and whatever else it holds stays."""
 
+from datetime import UTC, datetime, timedelta
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tickwheel.scheduler.engine.due_index import DueWheel
 from tickwheel.stores import Due
 
-NOW = 1_800_000_000_000
+NOW = 1_800_000_000_000  # 2027-01-15 08:00:00 UTC
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def due(run_at: int, task_id: str, priority: int = 0) -> Due:
@@ -59,12 +62,46 @@ def test_the_oldest_is_told_by_its_own_time_and_only_when_it_is_due() -> None:
 
 def test_it_counts_its_entries_by_dial_and_its_ticks() -> None:
     wheel = DueWheel(NOW)
-    for delay in (5, 6, 100, 10_000):
+    for delay in (5, 600, 10_000, 100_000, 7_200_000, 86_400_000):
         wheel.put(due(NOW + delay, str(delay)))
-    assert wheel.levels()[:3] == [2, 1, 1]
-    assert (sum(wheel.levels()), wheel.overflow) == (4, 0)
+    assert wheel.levels() == [2, 1, 1, 1, 1]
+    assert wheel.overflow == 0
     wheel.take(NOW + 50, 10)
     assert wheel.ticks == 50
+
+
+@given(st.timedeltas(timedelta(0), timedelta(days=100_000)), st.integers(0, 10**10))
+def test_hands_read_as_a_clock_in_utc(since: timedelta, started_ms_before: int) -> None:
+    moment, now = EPOCH + since, since // timedelta(milliseconds=1)
+    dials = DueWheel(max(now - started_ms_before, 0)).dials(now).dials
+    assert [dial.hand for dial in dials] == [
+        moment.microsecond // 1000,
+        moment.second,
+        moment.minute,
+        moment.hour,
+        since.days % 30,
+    ]
+    assert [(dial.slot_ms, len(dial.occupancy)) for dial in dials] == [
+        (1, 1000),
+        (1000, 60),
+        (60_000, 60),
+        (3_600_000, 24),
+        (86_400_000, 30),
+    ]
+
+
+def test_a_task_waits_in_the_slot_a_clock_shows_when_it_is_due() -> None:
+    now, at = (
+        (datetime(2027, 3, 4, *time, tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
+        for time in ((14, 7, 30, 123_000), (14, 9, 0, 250_000))
+    )
+    wheel = DueWheel(now)
+    wheel.put(due(at, "a"))
+    assert [entry.id for entry in wheel.slot(2, 9)] == ["a"], "minutes"
+    assert wheel.take(at - 250, 10) == []
+    assert [entry.id for entry in wheel.slot(0, 250)] == ["a"], "milliseconds, from 14:09:00 on"
+    assert wheel.dials(at - 250, ready=3).dials[0].occupancy[0] == 3, "what is ready lies where the hand is"
+    assert [entry.id for entry in wheel.take(at, 10)] == ["a"]
 
 
 @given(

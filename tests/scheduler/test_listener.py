@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import pytest
+
 from tests.scheduler.worlds import World
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.stores.contract import Change
@@ -118,3 +120,74 @@ def test_what_others_add_within_the_loaded_range_runs_on_time() -> None:
                     assert [moment - due for moment, _ in world.ran] == [0]
 
         world.perform(story)
+
+
+def test_a_cancel_of_a_leased_message_whose_notification_is_lost_is_found() -> None:
+    world = World(lease_ttl_ms=3_000, rescan_ms=5_000)
+    mute: Any = Mute(world.store)
+    store, world.store = world.store, mute
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add_many({"queue": "emails", "id": str(number)} for number in range(2_500))
+        await asyncio.sleep(1)
+        leased = [each for _ in range(25) for each in await scheduler.lease("emails", limit=100, lease="1h")]
+        assert len(leased) == 2_500
+        mute.asked.clear()
+        [asked] = await store.cancel(["2000"], "not needed")
+        assert asked is not None
+        assert asked.cancel_requested
+        await asyncio.sleep(7)
+        assert (await scheduler.get("2000")).status is Status.CANCELLED
+        assert max(mute.asked) <= 1_000, "in batches, however many are leased"
+
+    world.play(story)
+
+
+class Slow:
+    """A store that takes two milliseconds to read what is due."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def due(self, *args: Any) -> Any:
+        await asyncio.sleep(0.002)
+        return await self._store.due(*args)
+
+    async def overdue(self, *args: Any) -> Any:
+        await asyncio.sleep(0.002)
+        return await self._store.overdue(*args)
+
+
+@pytest.mark.parametrize("many", [40, 3_000])
+def test_what_others_add_in_many_partitions_begins_by_priority(many: int) -> None:
+    world = World(lease_ttl_ms=3_000, rescan_ms=30_000)
+    store: Any = world.store
+    began: list[int] = []
+
+    async def story() -> None:
+        world.store = Slow(store)
+        scheduler = world.scheduler()
+
+        @scheduler.task("one", concurrency=1)
+        async def one(number: int) -> None:
+            began.append(number)
+            await asyncio.sleep(0.01)
+
+        async with scheduler:
+            world.store = store
+            async with world.scheduler(run=False) as other:
+                await asyncio.sleep(1)
+                await other.add_many(
+                    {"handler": "one", "args": {"number": number}, "priority": number % 1000} for number in range(many)
+                )
+                await asyncio.sleep(1)
+            await scheduler.stop(0)
+
+    world.perform(story)
+    priorities = [number % 1000 for number in began[:30]]
+    assert len(priorities) == 30
+    assert priorities[0] == min(many - 1, 999)
+    assert priorities == sorted(priorities, reverse=True)

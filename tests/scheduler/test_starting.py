@@ -1,7 +1,10 @@
 """Starting and stopping: once or often, at the same time, and broken off at any moment."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +16,8 @@ from tickwheel.scheduler import AsyncScheduler
 from tickwheel.stores import Store
 from tickwheel.stores.memory import MemoryStore
 from tickwheel.tasks import Status
+
+PATIENCE_S = 60.0
 
 VERBS: dict[str, Callable[[AsyncScheduler], Awaitable[Any]]] = {
     "add": lambda scheduler: scheduler.add("note", {"what": "a"}),
@@ -101,6 +106,38 @@ def test_start_cancelled_after_any_number_of_steps_leaves_nothing_behind(world: 
             steps += 1
 
     assert aio.run(main(), clock=world.clock) > 10
+
+
+def test_start_that_is_cancelled_leaves_no_node_of_a_file_behind(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+
+    def lock_files() -> list[Path]:
+        return list(tmp_path.glob("*-node-*"))
+
+    def threads() -> set[threading.Thread]:
+        return {each for each in threading.enumerate() if each.name in ("tickwheel-reader", "tickwheel-writer")}
+
+    async def main() -> None:
+        async with AsyncScheduler(url):
+            assert lock_files()
+        async with AsyncScheduler(url, run=False) as client:
+            before = threads()
+            for steps in range(40):  # a start takes some tens, as the threads of the store answer
+                starting = asyncio.create_task(AsyncScheduler(url).start())
+                for _ in range(steps):
+                    await asyncio.sleep(0.001)
+                starting.cancel()
+                with suppress(asyncio.CancelledError):
+                    await (await starting).stop()
+                if closing := others():  # a file that was opened for nobody is closed in a thread
+                    await asyncio.wait(closing, timeout=PATIENCE_S)
+                assert others() == set()
+                assert await client.leases() == []
+                for thread in threads() - before:
+                    thread.join(PATIENCE_S)  # it ends by itself
+                assert (lock_files(), threads() - before) == ([], set()), "no ghost is left"
+
+    asyncio.run(main())
 
 
 def test_stop_cancelled_after_any_number_of_steps_has_stopped(world: World) -> None:

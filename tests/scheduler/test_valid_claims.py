@@ -3,6 +3,7 @@
 import asyncio
 import os
 from datetime import UTC, datetime
+from threading import Event as Flag
 from typing import Any
 
 import pytest
@@ -138,6 +139,35 @@ def test_a_run_starts_when_its_first_line_runs(world: World) -> None:
         assert [event.late_ms for event in world.events if event.kind == "started"] == [0, 3000]
 
     world.play(story)
+
+
+def test_the_wait_for_a_thread_is_part_of_the_lateness(world: World) -> None:
+    begun, end = Flag(), Flag()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("first")
+        def first() -> None:
+            begun.set()
+            end.wait()
+
+        @scheduler.task("second")
+        def second() -> None: ...
+
+        await scheduler.add("first")
+        await asyncio.sleep(1)
+        assert begun.wait(60)  # no virtual time passes meanwhile
+        await scheduler.add("second", id="second")
+        await asyncio.sleep(3)
+        end.set()
+        while (await scheduler.get("second")).status is not Status.COMPLETED:  # noqa: ASYNC110 - virtual seconds
+            await asyncio.sleep(0.01)
+        [run] = await scheduler.history("second")
+        [told] = [event.late_ms for event in world.events if (event.kind, event.task_id) == ("started", "second")]
+        assert run.late_ms >= 3000
+        assert told is not None
+        assert told >= 3000
+
+    world.play(story, threads=1)
 
 
 def test_a_task_that_expires_while_it_waits_for_its_turn_does_not_run(world: World) -> None:

@@ -202,10 +202,10 @@ def test_the_wheel_can_be_looked_at(world: World) -> None:
         assert [due.id for due in scheduler.slot(level, slot)] == ["a"]
         assert scheduler.where(await scheduler.get("a")) == "in the wheel"
         before = [dial.hand for dial in dials.dials]
-        await asyncio.sleep(0.07)
+        await asyncio.sleep(1)
         after = scheduler.dials()
         assert after is not None
-        assert after.dials[1].hand == before[1] + 1, "the hand moves though nothing is due"
+        assert after.dials[1].hand == (before[1] + 1) % 60, "the hand moves though nothing is due"
         assert len(await scheduler.leases()) == 64
         assert {lease.node for lease in await scheduler.leases()} == {scheduler.node}
 

@@ -1,5 +1,7 @@
 """What can be looked at: the wheel, figures, owners, handlers, health, times of a cron expression."""
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from tests.server.served import Served
@@ -9,10 +11,11 @@ def test_the_wheel_shows_its_dials_and_what_waits_in_a_slot(server: Served) -> N
     server.add(id="soon", delay="5m")
     server.add(id="far", delay="300d")
     wheels = server.get("/v1/wheels")
-    assert [level["level"] for level in wheels["levels"]] == [0, 1, 2, 3, 4, 5]
-    assert all(len(level["occupancy"]) == level["slots"] == 64 for level in wheels["levels"])
-    assert all(0 <= level["hand"] < 64 for level in wheels["levels"])
-    assert wheels["levels"][0]["slot_seconds"] == wheels["tick"] == 0.001
+    assert [level["level"] for level in wheels["levels"]] == [0, 1, 2, 3, 4]
+    assert [level["slots"] for level in wheels["levels"]] == [1000, 60, 60, 24, 30]
+    assert [level["slot_seconds"] for level in wheels["levels"]] == [0.001, 1, 60, 3600, 86_400]
+    assert all(len(level["occupancy"]) == level["slots"] > level["hand"] >= 0 for level in wheels["levels"])
+    assert wheels["tick"] == 0.001
     assert wheels["far"] >= 1
     assert wheels["next_due"] <= server.get("/v1/tasks/soon")["due"]
     slots = [
@@ -24,6 +27,19 @@ def test_the_wheel_shows_its_dials_and_what_waits_in_a_slot(server: Served) -> N
     assert server.get("/v1/wheels/0/999") == {"tasks": [], "more": 0}
     assert server.get("/v1/tasks/soon")["where"] == "in the wheel"
     assert server.get("/v1/tasks/far")["where"] == "in the store, beyond the horizon"
+
+
+def test_the_hands_show_the_time_in_utc(server: Served) -> None:
+    before = server.get("/v1/wheels")["now"]
+    hands = [level["hand"] for level in server.get("/v1/wheels")["levels"]]
+    after = server.get("/v1/wheels")["now"]
+    first, last = (datetime.fromisoformat(moment) for moment in (before, after))
+    shown = last.replace(hour=hands[3], minute=hands[2], second=hands[1], microsecond=hands[0] * 1000)
+    if shown > last:
+        shown = first.replace(hour=hands[3], minute=hands[2], second=hands[1], microsecond=hands[0] * 1000)
+    assert first <= shown <= last
+    assert first.utcoffset() == last.utcoffset() == timedelta(0)
+    assert hands[4] == shown.timestamp() // 86_400 % 30
 
 
 def test_figures_follow_what_happens(server: Served) -> None:

@@ -1,6 +1,6 @@
 """The same picture as in a browser, in a terminal: the dials of the wheel, how much comes and goes, and what happened.
 
-level 0   17/256  ▁▁▃▁▁▁▁▁▁█▁▁▁▁▁▁   12      a dial: where its hand stands, its slots by how full they are, its timers
+level 1  1 s   17/60  ▁▁▃▁▁▁▁▁▁█▁▁▁▁▁▁   12   a dial: how long a slot is, the hand, how full its slots are, timers
 """
 
 from collections import deque
@@ -18,6 +18,7 @@ BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 DIAL_CHARS: Final = 64
 EVENTS_SHOWN: Final = 10
 MS: Final = 1000
+SLOTS: Final = {0.001: "1 ms", 60: "1 min", 3_600: "1 h", 86_400: "1 d"}  # by seconds; others are told in seconds
 
 
 def dial(occupancy: Iterable[int], width: int = DIAL_CHARS) -> str:
@@ -43,9 +44,11 @@ def draw_wheels(wheels: Mapping[str, Any]) -> Table:
     table = Table.grid(padding=(0, 2))
     for level in wheels["levels"]:
         hand = f"{level['hand']}/{level['slots']}"
-        table.add_row(f"level {level['level']}", hand, f"[cyan]{dial(level['occupancy'])}[/]", f"{level['timers']:,}")
-    table.add_row("overflow", "", "", f"{wheels['overflow']:,}")
-    table.add_row("in the store", "", "", f"{wheels['far']:,}")
+        slots = f"[cyan]{dial(level['occupancy'])}[/]"
+        length = SLOTS.get(level["slot_seconds"], f"{level['slot_seconds']:g} s")
+        table.add_row(f"level {level['level']}", length, hand, slots, f"{level['timers']:,}")
+    table.add_row("overflow", "", "", "", f"{wheels['overflow']:,}")
+    table.add_row("in the store", "", "", "", f"{wheels['far']:,}")
     return table
 
 

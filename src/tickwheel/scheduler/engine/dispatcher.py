@@ -151,8 +151,9 @@ class Dispatcher:
         for task in claimed:  # read from the store before the claim, they may have been entered again meanwhile
             self._index.drop(task.id)
         until = self._now() + self._options.ahead_ms
-        if far := [task.id for task in claimed if task.run_at > until]:
-            await self._executor.release(far)  # the clock was set back meanwhile: others may run them before we do
+        # Held back since, or the clock was set back meanwhile: others may run them before we do.
+        if unwanted := [task.id for task in claimed if task.id in self._held_back or task.run_at > until]:
+            await self._executor.release(unwanted)
 
     # -- what is being changed in this process
 
@@ -169,6 +170,7 @@ class Dispatcher:
         """
         self._held_back.update(ids)
         try:
+            await self._executor.release(ids)  # first, or they would begin while we wait
             async with self._claiming:
                 pass  # what is being claimed is in flight in a moment
             await self._executor.release(ids)

@@ -24,12 +24,15 @@ from typing import Final
 from tickwheel.observe.picture import Dial, Dials
 from tickwheel.scheduler.engine.ready_tasks import ReadyTasks
 from tickwheel.stores.contract import Due
-from tickwheel.wheels import BINARY, HierarchicalWheel, Timer
+from tickwheel.wheels import Geometry, HierarchicalWheel, Timer
 
-__all__ = ["WHEEL_MAX", "DueIndex", "DueWheel"]
+__all__ = ["DIALS", "WHEEL_MAX", "DueIndex", "DueWheel"]
 
 
 LOOKED_AT_MAX: Final = 10_000  # entries; some milliseconds, and those loaded first are the oldest
+MS: Final = 1_000_000  # nanoseconds, in which a geometry counts
+# The dials of a clock. Ticks are counted from 1970, so that each hand reads as a clock in UTC does.
+DIALS: Final = Geometry([(MS, 1000), (1000 * MS, 60), (60_000 * MS, 60), (3_600_000 * MS, 24), (86_400_000 * MS, 30)])
 WHEEL_MAX: Final = 50_000  # entries that wait on the wheel, but for those that come between; some 400 bytes each
 
 
@@ -154,17 +157,24 @@ class DueIndex:
 
 
 class DueWheel:
-    """Entries on a wheel of milliseconds since `origin`, one for each task."""
+    """Entries on a wheel whose tick is a millisecond, one for each task; its hand begins at `origin`.
+
+    At 14:07:30.123 UTC the hands stand here. The days are counted from 1970, thirty to a turn:
+
+        days  [00] ... [29]    hours  [14]    minutes  [07]    seconds  [30]    milliseconds  [123]
+
+    A task due at 14:09:00.250 waits in slot 9 of the minutes; at 14:09:00 it moves to slot 250 of the milliseconds.
+    """
 
     def __init__(self, origin: int) -> None:
         self.origin = origin
-        self._wheel = HierarchicalWheel(BINARY)  # its tick is a millisecond
+        self._wheel = HierarchicalWheel(DIALS, now=origin)
         self._timers: dict[str, Timer] = {}
 
     @property
     def now(self) -> int:
         """The moment its hand stands on."""
-        return self.origin + self._wheel.now
+        return self._wheel.now
 
     def put(self, due: Due) -> None:
         """Enter a task, or move it."""
@@ -173,7 +183,7 @@ class DueWheel:
             if known.payload == due:
                 return
             self.drop(due.id)
-        self._timers[due.id] = self._wheel.start(max(due.run_at - self.now, 0), due)
+        self._timers[due.id] = self._wheel.start(max(due.run_at - self._wheel.now, 0), due)
 
     def drop(self, task_id: str) -> None:
         """Take a task out, if it is there."""
@@ -197,7 +207,7 @@ class DueWheel:
     def take(self, until: int, limit: int) -> list[Due]:
         """Take out what is due until a moment, at most so many; the rest stays."""
         entries: list[Due] = []
-        tick = max(until - self.origin, self._wheel.now)
+        tick = max(until, self._wheel.now)
         timers = self._wheel.advance(tick, limit)
         while not timers and self._wheel.now < tick:  # a cascade that took more than one step
             timers = self._wheel.advance(tick, limit)
@@ -210,8 +220,7 @@ class DueWheel:
 
     def next_due(self) -> int | None:
         """Return a moment before which nothing is due; None if nothing is pending."""
-        tick = self._wheel.next_due()
-        return None if tick is None else self.origin + tick
+        return self._wheel.next_due()
 
     def oldest_due(self, now: int) -> int | None:
         """Return since when the oldest entry has been due, of those entered first; None if nothing is."""
@@ -228,14 +237,13 @@ class DueWheel:
 
         Tasks that are due and wait for a worker lie where the hand is.
         """
-        hand = max(now - self.origin, 0)
         occupancy = self._wheel.occupancy()
-        occupancy[0][hand % self._wheel.geometry.dials[0].slots] += ready
+        occupancy[0][now % DIALS.dials[0].slots] += ready
         return Dials(
             at=now,
             dials=[
-                Dial(slot_ms=dial.tick, hand=hand // dial.tick % dial.slots, occupancy=slots)
-                for dial, slots in zip(self._wheel.geometry.dials, occupancy, strict=True)
+                Dial(slot_ms=dial.tick, hand=now // dial.tick % dial.slots, occupancy=slots)
+                for dial, slots in zip(DIALS.dials, occupancy, strict=True)
             ],
             overflow=self.overflow,
         )
@@ -257,7 +265,7 @@ class DueWheel:
     @property
     def ticks(self) -> int:
         """How many milliseconds its hand has moved."""
-        return self._wheel.now
+        return self._wheel.now - self.origin
 
     def __contains__(self, task_id: str) -> bool:
         return task_id in self._timers

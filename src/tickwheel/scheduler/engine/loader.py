@@ -272,24 +272,32 @@ class Loader:
         unknown = [lease for lease, change in changed if change.first == ANYTHING.first]
         if unknown:
             await self.load_soon(unknown)
+        ranges: dict[tuple[int, int], list[Lease]] = {}  # what is added in one call is read in one, often
         for lease, change in changed:
             if change.first != ANYTHING.first and change.first <= min(change.last, self.loaded_until):
-                await self._load_range(lease, change.first, min(change.last, self.loaded_until))
+                ranges.setdefault((change.first, min(change.last, self.loaded_until)), []).append(lease)
+        overdue = [
+            due for (first, last), leases in ranges.items() for due in await self._load_range(leases, first, last)
+        ]
+        # All at once: what was read first would begin before what is of higher priority.
+        await self._enter_overdue(sorted(overdue, key=lambda due: (-due.priority, due.run_at, due.id)))
 
-    async def _load_range(self, lease: Lease, first: int, last: int) -> None:
-        now = self._now()
+    async def _load_range(self, leases: list[Lease], first: int, last: int) -> list[Due]:
+        """Read what is due in a range; enter what is to come, and return what is overdue."""
+        now, overdue = self._now(), []
         if first <= now:
-            page = await self._store.due([lease], min(last, now), (first, ""), self._options.batch_max)
-            await self._enter_overdue(page)
-            if len(page) == self._options.batch_max:
-                self.refresh()
+            overdue = await self._store.due(leases, min(last, now), (first, ""), self._options.batch_max)
+            if len(overdue) == self._options.batch_max:
+                overdue = [*overdue, *await self._overdue_page(leases, now, None, self._queues.full())]  # the best
+                self.refresh()  # and the rest
         after = (max(first, now + 1), "")
         while after[0] <= last:
-            page = await self._store.due([lease], last, after, self._options.batch_max)
+            page = await self._store.due(leases, last, after, self._options.batch_max)
             await self._enter_page(page)
             if len(page) < self._options.batch_max:
-                return
+                break
             after = (page[-1].run_at, page[-1].id)
+        return overdue
 
     async def load_soon(self, leases: list[Lease]) -> None:
         """Read what is due before the next rescan; what is due later is found in time by that."""

@@ -2,8 +2,8 @@
 //
 // All hands follow from one number, the time the wheel has run (as far as its slowest dial can tell):
 //
-//     dial 1, slots of 64 ms      hand 5  --.
-//     dial 0, slots of  1 ms      hand 17 ---+-->  5 * 64 ms + 17 ms = 0.337 s
+//     dial 1, slots of 1 s       hand 5   --.
+//     dial 0, slots of 1 ms      hand 337 ---+-->  5 * 1 s + 337 * 1 ms = 5.337 s
 //
 // A wheel with nothing to do is not turned until it has; the time it tells is then old, never ahead. So of all looks
 // the one that makes the wheel furthest along is believed, until the server begins anew.
