@@ -158,11 +158,11 @@ def show(store: str, verdict: Verdict, suffered: Counter[str], folder: Path) -> 
 def main(arguments: list[str] | None = None) -> int:
     """Have a campaign on each store that is asked for; return 1 if one found anything."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.chaos", description=__doc__.split("\n")[0])
-    parser.add_argument("--store", action="append", choices=[*PLACES], help="all of them unless told; may be repeated")
+    parser.add_argument("--store", action="append", choices=[*PLACES], help="default: all of them; may be repeated")
     parser.add_argument("--seconds", type=float, default=120.0, help="for each store")
-    parser.add_argument("--seed", type=int, help="by chance unless told")
+    parser.add_argument("--seed", type=int, help="default: a random one")
     parser.add_argument("--lease-ms", type=int, default=1_500)
-    parser.add_argument("--fault", action="append", choices=[*FAULTS], help="all of them unless told; may be repeated")
+    parser.add_argument("--fault", action="append", choices=[*FAULTS], help="default: all of them; may be repeated")
     parser.add_argument("--kills", type=int, default=0, help="on each store, at the least")
     parser.add_argument("--tasks", type=int, default=0, help="on each store, at the least")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

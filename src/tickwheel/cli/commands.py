@@ -153,7 +153,7 @@ def list_tasks(
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List tasks, newest first unless told."""
+    """List tasks, newest first by default."""
     with opened(store, url, token) as scheduler:
         page = scheduler.list(
             status=status,

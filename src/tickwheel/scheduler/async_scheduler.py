@@ -340,7 +340,7 @@ class AsyncScheduler(Verbs):
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page:
-        """List tasks, newest first unless told, page by page."""
+        """List tasks, newest first by default, page by page."""
         wanted = Filter(status=status, handler=handler, id_prefix=id_prefix, tag=tag, text=text, order=order)
         return await self.query(wanted, cursor, limit)
 

@@ -309,7 +309,7 @@ class Scheduler:
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page:
-        """List tasks, newest first unless told, page by page."""
+        """List tasks, newest first by default, page by page."""
         return self._call(
             self._inner.list(
                 status=status,

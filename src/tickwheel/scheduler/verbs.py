@@ -99,7 +99,7 @@ class Verbs(ABC):
     # -- asking
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """List tasks, newest first unless told, page by page."""
+        """List tasks, newest first by default, page by page."""
         page = await self._opened.query(wanted, cursor, limit)
         return replace(page, tasks=await self.explain(page.tasks))
 

@@ -55,7 +55,7 @@ Rest = Callable[[], Awaitable[None]]  # a pause between two steps of something l
 
 PAGE_MAX = 1000  # tasks in an answer
 LOOKED_AT_MAX = 5_000  # tasks that are read for a page when a tag or a text is looked for: some 20 ms
-COUNT_MAX = 10_000  # tasks that are counted one by one, unless told
+COUNT_MAX = 10_000  # tasks that are counted one by one, by default
 MEMBERS = -1  # among the partitions that `changes` tells of: nodes came or went, or partitions are free
 HINTS_MAX = 10_000  # partitions with news that nobody asked for yet
 
@@ -250,7 +250,7 @@ class Store(Protocol):
         """Return tasks by id, in that order; None for each that is not there."""
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """List tasks, newest first unless told. A cursor stays good while tasks are added and change.
+        """List tasks, newest first by default. A cursor stays good while tasks are added and change.
 
         Tags, texts and times are compared task by task, and for one page a store may stop after so many
         (`LOOKED_AT_MAX`): such a page is short or empty, and has a cursor.

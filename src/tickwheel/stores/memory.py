@@ -125,7 +125,7 @@ class MemoryStore:
         return [self._tasks.get(task_id) for task_id in ids]
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """List tasks, newest first unless told."""
+        """List tasks, newest first by default."""
         self._open()
         validation.check_limit(limit)
         listing.check_filter(wanted)

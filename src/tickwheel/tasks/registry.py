@@ -41,7 +41,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryPolicy = NEVER_AGAIN
     timeout_ms: int = TIMEOUT_MS
     concurrency: int | None = None  # how many of its runs there may be at once, in this process
-    pool: PoolChoice = "auto"  # where it runs: async functions on the loop, plain ones on a thread, unless told
+    pool: PoolChoice = "auto"  # where it runs: async functions on the loop, plain ones on a thread by default
     takes_task: bool = False  # it is called with the whole task as `task`, rather than with its arguments
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ Placed = tuple[listing.Place, str]
 
 
 async def query(ground: Ground, wanted: Filter, after: listing.Place, limit: int) -> Page:
-    """List tasks, newest first unless told."""
+    """List tasks, newest first by default."""
     tasks: list[Task] = []
     end = last = after  # the place of the last task on the page, and of the last one that was looked at
     looked_at = 0

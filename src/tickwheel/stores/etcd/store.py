@@ -111,7 +111,7 @@ class EtcdStore(Mutations):
         return await reading.get(self._ground, ids)
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """List tasks, newest first unless told."""
+        """List tasks, newest first by default."""
         validation.check_limit(limit)
         listing.check_filter(wanted)
         return await lists.query(self._ground, wanted, listing.place_of(cursor, wanted.order), limit)

@@ -22,7 +22,7 @@ LAST_MOMENT: Final = 2**62
 
 
 async def query(sessions: Sessions, wanted: Filter, partitions: int, after: listing.Place, limit: int) -> Page:
-    """List tasks, newest first unless told."""
+    """List tasks, newest first by default."""
     return await paging.query(
         partial(_rows, sessions, wanted, partitions), wanted, after, limit, exact=listing.is_plain(wanted)
     )

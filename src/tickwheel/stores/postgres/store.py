@@ -93,7 +93,7 @@ class PostgresStore(Mutations):
         return await reading.get(self._sessions, ids)
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """List tasks, newest first unless told."""
+        """List tasks, newest first by default."""
         validation.check_limit(limit)
         listing.check_filter(wanted)
         after = listing.place_of(cursor, wanted.order)

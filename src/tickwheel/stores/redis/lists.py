@@ -32,7 +32,7 @@ Row = tuple[listing.Place, int, str, bytes]  # place, partition, shelf, id
 
 
 async def query(shards: Shards, wanted: Filter, after: listing.Place, limit: int) -> Page:
-    """List tasks, newest first unless told."""
+    """List tasks, newest first by default."""
     return await paging.query(partial(_read, shards, wanted), wanted, after, limit, exact=False)
 
 

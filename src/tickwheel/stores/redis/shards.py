@@ -27,7 +27,7 @@ from tickwheel.stores.redis.sentinels import locating
 
 __all__ = ["Servers", "Shards", "Single"]
 
-LOOK_S: Final = 1.0  # a third of the time for which a lease is taken, unless told
+LOOK_S: Final = 1.0  # a third of the time for which a lease is taken by default
 
 _encode = msgspec.msgpack.Encoder().encode
 

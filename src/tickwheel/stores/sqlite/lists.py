@@ -26,7 +26,7 @@ LAST_MOMENT: Final = 2**62
 
 
 def query(connection: apsw.Connection, wanted: Filter, after: listing.Place, limit: int) -> Page:
-    """List tasks, newest first unless told."""
+    """List tasks, newest first by default."""
     plain = listing.is_plain(wanted)
     tasks: list[Task] = []
     last = after  # what comes until there is on this page, or does not fit

@@ -157,7 +157,7 @@ class SqliteStore:
         return await self._reads.call(lambda file: reads.get(file, ids))
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
-        """List tasks, newest first unless told."""
+        """List tasks, newest first by default."""
         validation.check_limit(limit)
         listing.check_filter(wanted)
         after = listing.place_of(cursor, wanted.order)
