@@ -327,16 +327,16 @@ class TimerRegistry(TimerOwner):
 
         Fewer, even none, do not mean that there are no more: `caught_up` does.
         """
+        due: list[Any] = []  # first: making a list may run the garbage collector, and so a destructor
         with self.lock:
             if self.stopped:
                 self.caught_up = True
-                return []
-            tick = self.time.now_ns() // self._tick_ns
-            target = max(tick, self.wheel._now)
-            due: list[Any] = self.wheel.advance(target, BATCH_MAX)
+                return due
+            tick = min(self.time.now_ns() // self._tick_ns, TICK_MAX)
+            self.wheel.advance_into(due, tick, BATCH_MAX)
             for handle in due:
                 self.due_ring.append(handle)  # needs no memory: what the wheel handed out is not lost
-            self.caught_up = len(due) < BATCH_MAX and self.wheel._now >= target
+            self.caught_up = len(due) < BATCH_MAX and self.wheel._now >= tick
         return due
 
     def run_next(self, call: Call) -> bool:
@@ -458,21 +458,24 @@ class TimerRegistry(TimerOwner):
 
     def close(self) -> list[PendingTimer]:
         """Stop for good and hand back what was due, would have come again, or was pending: by due time."""
-        handles: list[TimerHandle] = []
+        handles: list[Any] = []  # first, as in `collect`: what a destructor cancels is not handed back
         now_ns = self.time.now_ns()
         with self.lock:
             if self.stopped:
                 return []
             self.stopped = True
+            take_all(self.due_ring, handles)
+            self.wheel.advance_into(handles, TICK_MAX, TICK_MAX)
+            for handle in handles:
+                handle.lie_in(STOPPED)
             # What runs comes again after what waits for the same moment: it is put on the wheel when its run ends.
-            for timer in self.due_ring.timers() + self.wheel.advance(TICK_MAX) + self.running_ring.timers():
-                assert isinstance(timer, TimerHandle)
-                if timer.slot is self.running_ring and timer._details is not None:
-                    timer._deadline_ns = next_deadline_ns(timer, timer._details, now_ns)
-                if timer.slot is not FIRED:
-                    timer.slot.unlink(timer)
-                timer.lie_in(STOPPED)
-                handles.append(timer)
+            waiting: i64 = len(handles)
+            take_all(self.running_ring, handles)
+            while waiting < len(handles):
+                running: TimerHandle = handles[waiting]
+                if running._details is not None:
+                    running._deadline_ns = next_deadline_ns(running, running._details, now_ns)
+                waiting += 1
             self.wheel.close()
             self.due_ring.dissolve()
             self.running_ring.dissolve()
@@ -486,6 +489,15 @@ class TimerRegistry(TimerOwner):
             left.append(PendingTimer(handle, callback, handle._args, handle.key, handle.group, due_in))
             handle.release()
         return left
+
+
+def take_all(ring: Slot, taken: list[Any]) -> None:
+    """Take every timer out of a ring, in order: they are over."""
+    while ring.next is not ring:
+        timer = ring.next
+        taken.append(timer)
+        ring.unlink(timer)
+        timer.lie_in(STOPPED)
 
 
 def next_deadline_ns(handle: TimerHandle, details: Details, now_ns: int) -> int:
