@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import gc
+import logging
 import os
 import pickle
 import threading
@@ -907,3 +908,19 @@ def test_stopped_timers_cannot_be_entered() -> None:
     timers.stop()
     with pytest.raises(TimersStopped), timers:
         pass
+
+
+def test_a_log_handler_that_raises_keeps_no_timer_from_running(recorder: Recorder) -> None:
+    class Failing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise OSError(f"log server is down: {record.msg}")
+
+    handler, log = Failing(), logging.getLogger("tickwheel.timers")
+    log.addHandler(handler)
+    try:
+        recorder.timers.after(1, lambda: 1 / 0)
+        recorder.timers.after(1, recorder.note, "same moment")
+        recorder.timers.advance(1)
+    finally:
+        log.removeHandler(handler)
+    assert recorder.ran == [("same moment", 1.0)]

@@ -339,6 +339,11 @@ class TimerRegistry(TimerOwner):
             self.caught_up = len(due) < BATCH_MAX and self.wheel._now >= tick
         return due
 
+    def list_due(self) -> list[Any]:
+        """List what is due and has not begun, in order."""
+        with self.lock:
+            return self.due_ring.timers()
+
     def run_next(self, call: Call) -> bool:
         """Run the first handle of the due ring; False if there is none."""
         now_ns = self.time.now_ns()
