@@ -13,7 +13,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from inspect import iscoroutine
+from inspect import iscoroutine, signature
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVarTuple, Unpack
 from weakref import WeakSet, ref
@@ -73,7 +73,7 @@ class AbstractTimers(TimersCore, ABC):
     """The verbs all drivers share."""
 
     def __init__(self, clock: Clock, **options: Unpack[Options]) -> None:
-        check_options(clock, options)
+        check_options(type(self), clock, options)
         geometry = options.get("geometry", BINARY)
         self._clock = clock
         self._time = ScaledClock(clock)
@@ -301,11 +301,12 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def check_options(clock: object, options: Options) -> None:
+def check_options(kind: type[AbstractTimers], clock: object, options: Options) -> None:
     """Refuse a clock or options that could not work, before anything is made of them."""
     given: dict[str, Any] = dict(options)
     for name in given.keys() - Options.__annotations__.keys():
-        raise UnknownOption(name, list(Options.__annotations__))
+        own = [each for each in signature(kind).parameters if each != "options"]
+        raise UnknownOption(name, [*own, *Options.__annotations__])
     if not callable(getattr(clock, "monotonic_ns", None)):
         raise InvalidOption("clock", clock, "a Clock, such as SystemClock() or VirtualClock()")
     if not isinstance(given.get("geometry", BINARY), Geometry):
