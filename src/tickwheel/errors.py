@@ -254,7 +254,7 @@ class DelayOutOfRange(TickwheelError, ValueError):
             else f"delay {shown(delay)} is longer than the {delay_max} ticks this wheel can hold; "
             f"use a larger wheel, or HierarchicalWheel, which takes any delay"
             if delay_max <= SLOTS_MAX
-            else f"delay {shown(delay)} is beyond the last tick that a wheel can count to, {delay_max} ticks away; "
+            else f"delay {shown(delay)} is longer than the {delay_max} ticks that are left for any wheel to count; "
             "use a shorter delay, or a geometry with a longer tick"
         )
 

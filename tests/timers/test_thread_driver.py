@@ -113,7 +113,7 @@ def test_starting_twice_is_harmless_and_stopping_is_for_good() -> None:
     assert timers.stop() == []
     assert not timers.running
     for attempt in (timers.start, lambda: timers.after(1, print)):
-        with pytest.raises(TimersStopped, match="make a new"):
+        with pytest.raises(TimersStopped, match="make new ones"):
             attempt()
 
 
