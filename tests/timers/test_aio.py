@@ -432,8 +432,13 @@ def test_a_task_that_cannot_be_cancelled_ends_no_loop(loop: Any) -> None:
 
     async def main() -> None:
         reported: list[dict[str, Any]] = []
-        loop.set_exception_handler(lambda _, context: (reported.append(context), future.set_result("in the end")))
         future = OldFuture(loop=loop)
+
+        def report(_: Any, context: dict[str, Any]) -> None:
+            reported.append(context)
+            future.set_result("in the end")
+
+        loop.set_exception_handler(report)
         async with aio.timeout(0.002) as limit:
             assert await future == "in the end"
         assert not limit.expired()

@@ -430,7 +430,9 @@ def test_an_interrupt_before_the_one_call_that_the_loop_holds_stalls_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(asyncio.Handle, "_run", Interrupted._run)
         if new_loop is aio.EventLoop:  # which makes the call only if it comes due after the look at the wheel
-            patch.setattr(new_loop, "_process_events", asyncio.SelectorEventLoop._process_events)
+            patch.setattr(
+                new_loop, "_process_events", vars(asyncio.selector_events.BaseSelectorEventLoop)["_process_events"]
+            )
         with pytest.raises(KeyboardInterrupt):
             loop.run_until_complete(done.wait())
     loop.run_until_complete(asyncio.wait_for(done.wait(), 30))

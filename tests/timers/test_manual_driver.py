@@ -960,9 +960,10 @@ def test_a_handle_is_no_key(recorder: Recorder) -> None:
 
 @pytest.mark.parametrize("name", ["key", "group"])
 def test_what_cannot_be_hashed_is_refused_by_name(recorder: Recorder, name: str) -> None:
-    for start in (recorder.timers.after, recorder.timers.every):
+    starts: list[Any] = [recorder.timers.after, recorder.timers.every]
+    for start in starts:
         with pytest.raises(Unhashable, match=rf"{name} must be hashable, .* not \['a'\]"):
-            start(1, recorder.note, "x", **{name: ["a"]})  # type: ignore[operator]
+            start(1, recorder.note, "x", **{name: ["a"]})
     assert len(recorder.timers) == 0
 
 
