@@ -236,6 +236,9 @@ class NotWholeTicks(TickwheelError, TypeError):
         )
 
 
+SLOTS_MAX = 65_536  # of a dial (wheels/geometry.py): a wheel that holds longer delays holds all that can be counted
+
+
 class DelayOutOfRange(TickwheelError, ValueError):
     """The delay is negative, longer than this wheel can hold, or leads beyond its last tick."""
 
@@ -250,6 +253,9 @@ class DelayOutOfRange(TickwheelError, ValueError):
             if delay_max < 1
             else f"delay {shown(delay)} is longer than the {delay_max} ticks this wheel can hold; "
             f"use a larger wheel, or HierarchicalWheel, which takes any delay"
+            if delay_max <= SLOTS_MAX
+            else f"delay {shown(delay)} is longer than the {delay_max} ticks that are left for any wheel to count; "
+            "use a shorter delay, or a geometry with a longer tick"
         )
 
 
@@ -393,6 +399,15 @@ class InvalidOption(TickwheelError, ValueError):
         super().__init__(f"{name} must be {expected}, not {shown(value)}")
 
 
+class Unhashable(TickwheelError, TypeError):
+    """A key or group is of a type that cannot be hashed."""
+
+    def __init__(self, name: str, value: object) -> None:
+        self.name = self.field = name
+        self.value = value
+        super().__init__(f"{name} must be hashable, such as a str, an int or a tuple, not {shown(value)}")
+
+
 class NoRunningLoop(TickwheelError, RuntimeError):
     """Something for an event loop was made outside of one."""
 
@@ -405,7 +420,7 @@ class TimersStopped(TickwheelError, RuntimeError):
     """The timers were stopped for good."""
 
     def __init__(self) -> None:
-        super().__init__("these timers were stopped and take no more; make a new Timers()")
+        super().__init__("these timers were stopped and take no more; make new ones")
 
 
 class TooManyTimers(TickwheelError, RuntimeError):

@@ -10,8 +10,11 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 import uvloop
 
@@ -420,3 +423,86 @@ def test_a_timeout_is_not_moved_to_what_is_not_a_number(loop: Any) -> None:
 
     with pytest.raises(TimeoutError):
         run(loop, main())
+
+
+def test_a_task_that_cannot_be_cancelled_ends_no_loop(loop: Any) -> None:
+    class OldFuture(asyncio.Future[str]):
+        def cancel(self) -> bool:  # type: ignore[override] # written before there were messages
+            return super().cancel()
+
+    async def main() -> None:
+        reported: list[dict[str, Any]] = []
+        future = OldFuture(loop=loop)
+
+        def report(_: Any, context: dict[str, Any]) -> None:
+            reported.append(context)
+            future.set_result("in the end")
+
+        loop.set_exception_handler(report)
+        async with aio.timeout(0.002) as limit:
+            assert await future == "in the end"
+        assert not limit.expired()
+        assert isinstance(reported[0]["exception"], TypeError)
+
+    run(loop, main())
+
+
+@pytest.mark.parametrize("number", [Fraction(-1), Decimal(-1), np.int64(-1), np.float32(-1)])
+def test_a_negative_number_of_any_kind_is_a_time_that_has_passed(loop: Any, number: Any) -> None:
+    async def main() -> None:
+        await aio.sleep(number)
+        with pytest.raises(TimeoutError):
+            async with aio.timeout(number):
+                await asyncio.Event().wait()
+
+    run(loop, main())
+
+
+@pytest.mark.parametrize("kind", [Fraction, Decimal, np.int64, np.float32, int])
+def test_a_moment_may_be_a_number_of_any_kind(loop: Any, kind: Any) -> None:
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with aio.timeout_at(kind(1)):
+                await asyncio.Event().wait()
+        with pytest.raises(TimeoutError):
+            await moved()
+
+    async def moved() -> None:
+        async with aio.timeout(None) as limit:
+            limit.reschedule(kind(1))
+            await asyncio.Event().wait()
+
+    run(loop, main())
+
+
+@pytest.mark.parametrize("moment", ["1", Decimal("nan"), [1.0], 10**400])
+def test_a_moment_that_is_no_number_is_refused(loop: Any, moment: Any) -> None:
+    async def main() -> None:
+        with pytest.raises(InvalidDuration, match="must be a number"):
+            aio.timeout_at(moment)
+        async with aio.timeout(None) as limit:
+            with pytest.raises(InvalidDuration, match="must be a number"):
+                limit.reschedule(moment)
+
+    run(loop, main())
+
+
+def test_what_an_interrupt_left_over_does_not_run_if_it_is_cancelled() -> None:
+    loop = asyncio.SelectorEventLoop()
+    wheel, ran = loop_timers.loop_wheel(loop), list[str]()
+    moment = loop.time()
+
+    def leave() -> None:
+        raise SystemExit
+
+    wheel.call_at(moment, leave, (), None)
+    left = wheel.call_at(moment, ran.append, ("left over",), None)
+    reported: list[Any] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    with pytest.raises(SystemExit):
+        loop.run_forever()
+    left.cancel()
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert (ran, reported) == ([], [])

@@ -400,3 +400,32 @@ def test_what_is_no_loop_or_clock_is_refused() -> None:
     for attempt in (lambda: AsyncTimers(5), lambda: aio.EventLoop(clock=5), lambda: aio.EventLoop(geometry=5)):  # type: ignore[arg-type]
         with pytest.raises(InvalidOption):
             attempt()
+
+
+def test_a_coroutine_that_was_made_and_has_not_begun_is_handed_back(on_loop: Any) -> None:
+    async def main() -> None:
+        timers, stopped = AsyncTimers(), asyncio.Event()
+        left: list[Any] = []
+        ran: list[str] = []
+
+        async def job(name: str) -> None:
+            ran.append(name)
+
+        def stop() -> None:
+            left.extend(timers.stop())
+            stopped.set()
+
+        once = timers.after(0, job, "once", key="once")
+        again = timers.every(0.001, job, "again", times=3)
+        timers.after(0.002, stop)
+        time.sleep(0.005)  # noqa: ASYNC251 - blocks the loop until all three are due, so that they are one batch
+        await stopped.wait()
+        await asyncio.sleep(0)
+        assert ran == []
+        assert [(timer.handle, timer.args, timer.due_in, timer.times) for timer in left] == [
+            (once, ("once",), 0.0, 1),
+            (again, ("again",), 0.0, 3),
+        ]
+        assert [(handle.cancelled, handle.count) for handle in (once, again)] == [(True, 0), (True, 0)]
+
+    on_loop(main)

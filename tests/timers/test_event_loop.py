@@ -358,3 +358,107 @@ def test_asyncios_own_timeout_that_is_not_a_number_is_over_at_once(loop: Any) ->
 
     with pytest.raises(TimeoutError):
         loop.run_until_complete(asyncio.wait_for(main(), 5))
+
+
+def test_what_is_slow_in_debug_mode_is_named_whatever_kind_of_timer_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.slow_callback_duration = 0
+        await aio.sleep(0.001)
+        loop.call_later(0.001, print)
+        with pytest.raises(TimeoutError):
+            async with aio.timeout(0.002):
+                await asyncio.Event().wait()
+
+    aio.run(main(), debug=True)
+    for name in ("<SleepTimer when=", "<Timeout [", "<Call when="):
+        assert f"Executing {name}" in caplog.text
+
+
+def test_an_error_in_debug_mode_says_where_the_call_was_started() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        reported: asyncio.Future[dict[str, Any]] = loop.create_future()
+        loop.set_exception_handler(lambda _, context: reported.set_result(context))
+        loop.call_later(0.001, lambda: 1 / 0)
+        context = await reported
+        assert context["source_traceback"][-1].name == "main"
+
+    aio.run(main(), debug=True)
+
+
+class Interrupted(asyncio.Handle):
+    """What a signal handler does that raises just before the loop makes a timed call."""
+
+    runs = asyncio.Handle._run
+    left = 1
+
+    def _run(self) -> None:
+        if isinstance(self, asyncio.TimerHandle) and Interrupted.left:
+            Interrupted.left -= 1
+            raise KeyboardInterrupt
+        Interrupted.runs(self)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.SelectorEventLoop, aio.EventLoop])
+@pytest.mark.parametrize("kind", ["sleep", "timers"])
+def test_an_interrupt_before_the_one_call_that_the_loop_holds_stalls_nothing(
+    new_loop: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, ran = new_loop(), list[int]()
+    done = asyncio.Event()
+
+    def note(number: int) -> None:
+        ran.append(number)
+        if len(ran) == 5:
+            done.set()
+
+    async def sleep(number: int) -> None:
+        await aio.sleep(0.001)
+        note(number)
+
+    async def begin() -> Any:
+        if kind == "sleep":
+            return [asyncio.ensure_future(sleep(number)) for number in range(5)]
+        timers = AsyncTimers()
+        for number in range(5):
+            timers.after(0.001, note, number)
+        return timers
+
+    begun = loop.run_until_complete(begin())
+    monkeypatch.setattr(Interrupted, "left", 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio.Handle, "_run", Interrupted._run)
+        if new_loop is aio.EventLoop:  # which makes the call only if it comes due after the look at the wheel
+            patch.setattr(
+                new_loop, "_process_events", vars(asyncio.selector_events.BaseSelectorEventLoop)["_process_events"]
+            )
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(done.wait())
+    loop.run_until_complete(asyncio.wait_for(done.wait(), 30))
+    assert sorted(ran) == [0, 1, 2, 3, 4]
+    loop.run_until_complete(asyncio.wait_for(aio.sleep(0.001), 30))
+    if kind == "timers":
+        assert begun.stop() == []
+    loop.close()
+
+
+def test_an_interrupt_while_the_next_call_is_asked_for_loses_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, ran = aio.EventLoop(), list[int]()
+    for number in range(3):
+        loop.call_later(0.001 + number / 100, ran.append, number)
+    loop.call_later(0.05, loop.stop)
+    wake_at, interrupts = loop._timers._wake_at, [KeyboardInterrupt]
+
+    def interrupted(loop: Any, when: float) -> Any:
+        if interrupts:
+            raise interrupts.pop()
+        assert wake_at is not None
+        return wake_at(loop, when)
+
+    monkeypatch.setattr(loop._timers, "_wake_at", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_forever()
+    loop.run_forever()
+    assert ran == [0, 1, 2]
+    loop.close()

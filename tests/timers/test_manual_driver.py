@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import gc
+import logging
 import os
 import pickle
 import threading
@@ -19,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wheels.schemes import HUGE, Unprintable
-from tickwheel import ManualTimers, TimerHandle, Timers, VirtualClock
+from tickwheel import ManualTimers, SystemClock, TimerHandle, Timers, VirtualClock
 from tickwheel.aio import EventLoop
 from tickwheel.durations import to_ns
 from tickwheel.errors import (
@@ -33,6 +34,7 @@ from tickwheel.errors import (
     NotCopyable,
     TimersStopped,
     TooManyTimers,
+    Unhashable,
     UnknownOption,
 )
 from tickwheel.wheels import DEFAULT, GAME, Geometry, HierarchicalWheel
@@ -297,7 +299,7 @@ def test_more_timers_than_allowed_are_refused() -> None:
 def test_an_unknown_option_is_refused_with_a_suggestion() -> None:
     with pytest.raises(UnknownOption, match="did you mean 'on_error'"):
         ManualTimers(on_errors=print)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="there is no option 'colour'; there are geometry"):
+    with pytest.raises(TypeError, match="there is no option 'colour'; there are clock, geometry"):
         ManualTimers(colour="red")  # type: ignore[call-arg]
 
 
@@ -419,7 +421,7 @@ def test_stop_hands_back_what_is_left_by_due_time(recorder: Recorder) -> None:
     assert early.cancelled
     assert (len(recorder.timers), recorder.timers.get("k")) == (0, None)
     for attempt in (recorder.timers.after, recorder.timers.every):
-        with pytest.raises(TimersStopped, match="make a new"):
+        with pytest.raises(TimersStopped, match="make new ones"):
             attempt(1, recorder.note)
     recorder.timers.advance(10)
     assert recorder.ran == []
@@ -907,3 +909,72 @@ def test_stopped_timers_cannot_be_entered() -> None:
     timers.stop()
     with pytest.raises(TimersStopped), timers:
         pass
+
+
+def test_a_log_handler_that_raises_keeps_no_timer_from_running(recorder: Recorder) -> None:
+    class Failing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise OSError(f"log server is down: {record.msg}")
+
+    handler, log = Failing(), logging.getLogger("tickwheel.timers")
+    log.addHandler(handler)
+    try:
+        recorder.timers.after(1, lambda: 1 / 0)
+        recorder.timers.after(1, recorder.note, "same moment")
+        recorder.timers.advance(1)
+    finally:
+        log.removeHandler(handler)
+    assert recorder.ran == [("same moment", 1.0)]
+
+
+def test_what_is_handed_back_says_all_that_is_needed_to_start_it_again(recorder: Recorder) -> None:
+    timers = recorder.timers
+    timers.every("10s", recorder.note, "beat", times=7, mode="delay", key="k", group="g")
+    timers.every("31s", recorder.note, "for ever")
+    timers.after("40s", recorder.note, "once", key="once")
+    timers.advance(25)
+    beat, for_ever, once = timers.stop()
+    assert (beat.interval, beat.mode, beat.times, beat.key, beat.group) == (10.0, "delay", 5, "k", "g")
+    assert (for_ever.interval, for_ever.mode, for_ever.times) == (31.0, "rate", -1)
+    assert (once.interval, once.times, once.due_in) == (None, 1, 15.0)
+
+
+def test_a_periodic_timer_whose_next_run_is_out_of_range_ends_and_is_reported() -> None:
+    errors: list[BaseException] = []
+    ran: list[int] = []
+    timers = ManualTimers(geometry=Geometry([(1, 64)]), on_error=lambda _, error: errors.append(error))
+    handle = timers.every("7000w", ran.append, 1, key="k")  # a wheel of nanoseconds counts to 146 years
+    timers.advance("7000w")
+    assert (ran, handle.cancelled, len(timers), timers.get("k")) == ([1], True, 0, None)
+    assert [type(error) for error in errors] == [DelayOutOfRange]
+    timers.advance("7000w")
+    assert timers.stop() == []
+
+
+def test_a_handle_is_no_key(recorder: Recorder) -> None:
+    other = ManualTimers().after(1, print)
+    with pytest.raises(InvalidOption, match="key must be a value of your own"):
+        recorder.timers.after(1, recorder.note, "x", key=other)
+    assert len(recorder.timers) == 0
+
+
+@pytest.mark.parametrize("name", ["key", "group"])
+def test_what_cannot_be_hashed_is_refused_by_name(recorder: Recorder, name: str) -> None:
+    starts: list[Any] = [recorder.timers.after, recorder.timers.every]
+    for start in starts:
+        with pytest.raises(Unhashable, match=rf"{name} must be hashable, .* not \['a'\]"):
+            start(1, recorder.note, "x", **{name: ["a"]})
+    assert len(recorder.timers) == 0
+
+
+def test_messages_name_what_the_caller_has() -> None:
+    with pytest.raises(UnknownOption, match="did you mean 'executor'"):
+        Timers(executr=1)  # type: ignore[call-arg]
+    with pytest.raises(InvalidOption, match="clock must be a VirtualClock"):
+        ManualTimers(SystemClock())  # type: ignore[arg-type]
+    timers = ManualTimers(geometry=Geometry([(1, 64)]))
+    with pytest.raises(DelayOutOfRange, match="a geometry with a longer tick"):
+        timers.after("300000d", print)
+    timers.stop()
+    with pytest.raises(TimersStopped, match="make new ones"):
+        timers.after(1, print)

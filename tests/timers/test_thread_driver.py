@@ -1,6 +1,7 @@
 """`Timers` on a real thread and the real clock. What waits here waits for a signal, not for time."""
 
 import gc
+import logging
 import os
 import signal
 import subprocess
@@ -112,7 +113,7 @@ def test_starting_twice_is_harmless_and_stopping_is_for_good() -> None:
     assert timers.stop() == []
     assert not timers.running
     for attempt in (timers.start, lambda: timers.after(1, print)):
-        with pytest.raises(TimersStopped, match="make a new"):
+        with pytest.raises(TimersStopped, match="make new ones"):
             attempt()
 
 
@@ -844,3 +845,102 @@ def test_what_waits_for_a_busy_executor_is_counted_and_handed_back() -> None:
         assert len(timers.stop()) == 10
         assert len(timers) == 0
         hold.end.set()
+
+
+@pytest.fixture
+def failing_log(request: pytest.FixtureRequest) -> Any:
+    """A log handler that raises, as when the log server is down."""
+
+    class Failing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            failures.append(record.getMessage())
+            raise request.param
+
+    failures: list[str] = []
+    handler, log = Failing(), logging.getLogger("tickwheel.timers")
+    log.addHandler(handler)
+    yield failures
+    log.removeHandler(handler)
+
+
+@pytest.mark.parametrize("failing_log", [OSError("log server is down"), KeyboardInterrupt()], indirect=True)
+def test_a_log_handler_that_raises_does_not_end_the_thread(failing_log: list[str]) -> None:
+    beats, later = Gate(3), Gate(1)
+    with Timers() as timers:
+        timers.after(0, lambda: 1 / 0)
+        timers.every(0.001, beats.step)
+        wait_until(lambda: bool(failing_log))
+        beats.wait()
+        timers.after(0.001, later.step)
+        later.wait()
+        assert timers.running
+
+
+@pytest.mark.parametrize("failing_log", [OSError("log server is down"), KeyboardInterrupt()], indirect=True)
+def test_a_log_handler_that_raises_strands_no_timer_of_an_executor(failing_log: list[str]) -> None:
+    class Refusing(ThreadPoolExecutor):
+        refused = 0
+
+        def submit(self, *args: Any, **options: Any) -> Any:
+            if not self.refused:
+                self.refused += 1
+                raise RuntimeError("full")
+            return super().submit(*args, **options)
+
+    with Refusing(1) as executor:
+        timers, gate = Timers(executor=executor), Gate(5)
+        with timers._registry.lock:
+            for _ in range(5):
+                timers.after(0, gate.step)
+        gate.wait()
+        timers.stop()
+    assert failing_log
+
+
+def test_a_signal_that_interrupts_the_first_start_leaves_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Alarm(Exception):
+        pass
+
+    def start_and_be_interrupted(thread: threading.Thread) -> None:
+        begin(thread)
+        started.append(thread)
+        raise Alarm
+
+    begin, started = threading.Thread.start, list[threading.Thread]()
+    timers, gate = Timers(), Gate(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_and_be_interrupted)
+        with pytest.raises(Alarm):
+            timers.after(60, print)
+    timers.after(0, gate.step)
+    gate.wait()
+    wait_until(lambda: not started[0].is_alive())
+    assert timers.running
+    assert timers.stop() == []
+
+
+def test_a_child_forked_by_a_callback_that_returns_has_one_thread_for_its_timers() -> None:
+    script = """
+        import os, threading, warnings
+        from tickwheel import Timers
+
+        warnings.simplefilter("ignore", DeprecationWarning)
+        timers, beside, reaped = Timers(slow=60), threading.Event(), threading.Event()
+
+        def wait_for_another():
+            os._exit(beside.wait(0.5))  # which never comes: the other timer runs after this one, or not at all
+
+        def fork():
+            child = os.fork()
+            if child:
+                print(os.waitpid(child, 0)[1])
+                reaped.set()
+            else:
+                with timers._registry.lock:
+                    timers.after(0.01, wait_for_another)
+                    timers.after(0.01, beside.set)
+
+        timers.after(0, fork)
+        assert reaped.wait(60)
+    """
+    assert output_of(run(script)) == "0\n"

@@ -100,12 +100,11 @@ def test_geometries_compare_by_their_levels(build: Build) -> None:
     assert repr(geometry) == "Geometry([(1, 2), (2, 4)])"
 
 
-def test_an_empty_wheel_of_a_hundred_years_has_made_next_to_nothing(build: Build) -> None:
+def test_an_empty_wheel_of_a_hundred_years_has_dials_and_no_slots(build: Build) -> None:
     wheel = build.wheels.HierarchicalWheel(build.wheels.CENTURY)
-    assert len(wheel._levels) == 1
+    assert len(wheel._levels) == 6
     assert wheel._slots() == []
     wheel.start(5)
     assert len(wheel._slots()) == 1
     wheel.start(wheel.geometry.span - 1)
-    assert len(wheel._levels) == 6
     assert len(wheel._slots()) == 2

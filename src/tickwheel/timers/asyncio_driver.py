@@ -61,6 +61,7 @@ class AsyncTimers(AbstractTimers):
         self._dropped: ref[partial[None]] | None = None
         self._context = copy_context()  # of their maker, and not of the one whose timer happens to be the first due
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unbegun: dict[TimerHandle, None] = {}  # coroutines that were made and whose bodies have not begun
 
     @property
     def running(self) -> bool:
@@ -70,8 +71,11 @@ class AsyncTimers(AbstractTimers):
     def stop(self) -> list[PendingTimer]:
         """Stop for good and hand back what was pending, by due time.
 
-        Tasks that run go on. A coroutine function that was called, and whose body has not begun, does not begin.
+        Tasks that run go on. A coroutine function that was called, and whose body has not begun, does not begin: its
+        timer is handed back.
         """
+        for handle in list(self._unbegun)[::-1]:
+            self._registry.put_back(handle)
         left = self._registry.close()
         self._disarm()
         return left
@@ -86,31 +90,32 @@ class AsyncTimers(AbstractTimers):
 
     def _wake(self) -> None:
         """Have the loop call when the wheel next has work."""
-        self._disarm()
         wait_ns = self._registry.prepare_sleep()
-        if wait_ns is not None:
-            try:
-                self._arm(to_delay(self._loop, wait_ns))
-            except BaseException:  # the loop is closed: the next timer is told so as well
-                self._disarm()
-                raise
+        if wait_ns is None:
+            self._disarm()
+            return
+        try:
+            self._arm(to_delay(self._loop, wait_ns))
+        except BaseException:  # the loop is closed, or an interrupt came: the next timer asks it again
+            self._registry.awaited = TICK_MAX
+            raise
 
     def _arm(self, delay: float) -> None:
-        """Have the loop call after a delay; when it is closed it drops that, and the next timer asks it again."""
+        """Have the loop call after a delay, instead of when it would have. A call that it drops is restored."""
         alarm = partial(self._turn)
         call = self._loop.call_later(delay, alarm, context=self._context)
-        self._call = weakly(call)
-        self._dropped = ref(alarm, partial(_forget_call, self._registry))
+        before = self._call
+        self._call, self._dropped = weakly(call), ref(alarm, partial(_restore_call, self._registry, ref(self)))
+        cancel(before)
 
     def _disarm(self) -> None:
-        call = None if self._call is None else self._call()
+        before = self._call
         self._call = self._dropped = None
-        if call is not None:
-            call.cancel()
         self._registry.awaited = TICK_MAX
+        cancel(before)
 
     def _turn(self) -> None:
-        self._call = self._dropped = None
+        # The call is over when another one is held: should an interrupt end this before, it counts as dropped.
         self._registry.awaited = 0  # no need to be woken while awake
         try:
             self._registry.collect()
@@ -118,6 +123,11 @@ class AsyncTimers(AbstractTimers):
         finally:  # also if SystemExit ends the loop, which finds the rest when it is run again
             if not self._registry.stopped:
                 self._continue()
+
+    def _resume(self) -> None:
+        """Have the loop call again after an interrupt."""
+        if not self._registry.stopped:
+            self._continue()
 
     def _continue(self) -> None:
         """Have the loop call again: next, if there may be more that is due, so that it gets its turn in between."""
@@ -130,6 +140,8 @@ class AsyncTimers(AbstractTimers):
         """Run what can be awaited as a task, with which the run ends."""
         if not isinstance(result, Awaitable):
             return False
+        if asyncio.iscoroutine(result):
+            self._unbegun[handle] = None
         task = self._loop.create_task(self._await(handle, named, result))
         self._tasks.add(task)  # the loop itself keeps only a weak reference
         task.add_done_callback(partial(self._end_task, handle, result))
@@ -138,13 +150,15 @@ class AsyncTimers(AbstractTimers):
     def _end_task(self, handle: TimerHandle, awaitable: Awaitable[object], task: "asyncio.Task[None]") -> None:
         """End the run, also of a task that was cancelled before it began."""
         self._tasks.discard(task)
+        self._unbegun.pop(handle, None)
         if asyncio.iscoroutine(awaitable):
             awaitable.close()
         self._registry.end_run(handle)
 
     async def _await(self, handle: TimerHandle, named: Named, awaitable: Awaitable[object]) -> None:
         if self._registry.stopped and asyncio.iscoroutine(awaitable):
-            return  # stopped in the same round of the loop: the body has not begun
+            return  # stopped in the same round of the loop: the body has not begun, and the timer was handed back
+        self._unbegun.pop(handle, None)
         task = asyncio.current_task()
         try:
             await awaitable
@@ -156,6 +170,10 @@ class AsyncTimers(AbstractTimers):
             if isinstance(error, GeneratorExit) and asyncio.current_task(self._loop) is not task:
                 raise  # not raised by the callback, but thrown in from outside: the loop was closed
             self._report(handle, named, error)
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self._unbegun.clear()
 
     def _contains(self, error: BaseException) -> bool:
         """Contain what an event loop contains."""
@@ -181,5 +199,16 @@ def weakly(call: asyncio.Handle) -> Callable[[], asyncio.Handle | None]:
         return lambda: call
 
 
-def _forget_call(registry: TimerRegistry, _: object) -> None:
-    registry.awaited = TICK_MAX
+def cancel(held: Callable[[], asyncio.Handle | None] | None) -> None:
+    """Cancel a call that a loop may still hold; harmless for one that it is making."""
+    call = None if held is None else held()
+    if call is not None:
+        call.cancel()
+
+
+def _restore_call(registry: TimerRegistry, timers_ref: "ref[AsyncTimers]", _: object) -> None:
+    """Ask for another call, for one that the loop dropped: it was closed, or an interrupt came just before the call."""
+    registry.awaited = TICK_MAX  # the next timer asks for one in any case
+    timers = timers_ref()
+    if timers is not None and timers.running:
+        timers._loop.call_soon_threadsafe(timers._resume, context=timers._context)

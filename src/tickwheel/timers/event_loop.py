@@ -123,7 +123,7 @@ class EventLoop(asyncio.SelectorEventLoop):
 
     def _process_events(self, event_list: list[Any]) -> None:
         super()._process_events(event_list)  # type: ignore[misc]
-        self._ready.extend(self._timers.take_due())
+        self._timers.move_due(self._ready)
 
     def _wake_at(self, when: float) -> asyncio.TimerHandle:
         """Have the standard loop sleep until the wheel next has work."""
@@ -131,7 +131,7 @@ class EventLoop(asyncio.SelectorEventLoop):
 
     def _woken(self) -> None:
         """Make up for a call that came due between `_process_events` and the standard loop's look at its heap."""
-        self._ready.extend(self._timers.take_due_when_woken())
+        self._timers.move_due_when_woken(self._ready)
 
     def _next_ns(self) -> int | None:
         """Return when the wheel next has work, by a virtual clock; None if all that is pending is at infinity."""

@@ -19,14 +19,14 @@ is over lets go of callback, arguments, key and group.
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
 from tickwheel.durations import Duration, to_ns
 from tickwheel.wheels.timer import FIRED, STOPPED, Timer
 
-__all__ = ["Details", "PendingTimer", "TimerHandle", "TimerOwner", "describe"]
+__all__ = ["Details", "PendingTimer", "TimerHandle", "TimerOwner", "describe", "pending_timer"]
 
 
 class TimerOwner:
@@ -181,3 +181,26 @@ class PendingTimer(NamedTuple):
     key: Hashable
     group: Hashable
     due_in: float  # seconds that were left; 0.0 if it was due
+    interval: float | None = None  # seconds; None if it was to run once
+    mode: Literal["rate", "delay"] = "rate"
+    times: int = 1  # how many runs were left; -1 for ever
+
+
+def pending_timer(handle: TimerHandle, due_in: float) -> PendingTimer:
+    """Describe a timer before it lets go of everything."""
+    callback: Any = handle.payload
+    details = handle._details
+    if details is None:
+        return PendingTimer(handle, callback, handle._args, None, None, due_in)
+    times = details.times
+    return PendingTimer(
+        handle,
+        callback,
+        handle._args,
+        details.key,
+        details.group,
+        due_in,
+        None if times == 1 else handle._delay_ns / 1e9,
+        "delay" if details.fixed_delay else "rate",
+        times if times < 0 else times - details.count,
+    )

@@ -24,10 +24,13 @@ collector does not see calls.
 import math
 from asyncio import AbstractEventLoop, BaseEventLoop, Future, TimerHandle, format_helpers
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
+from decimal import Decimal
 from functools import partial
+from numbers import Real
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, SupportsFloat
 from weakref import ref
 
 from mypy_extensions import i64, mypyc_attr
@@ -39,7 +42,16 @@ from tickwheel.wheels.geometry import BINARY, Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
 from tickwheel.wheels.timer import FIRED, TICK_MAX, Timer
 
-__all__ = ["Call", "LoopTimer", "LoopWheel", "SleepTimer", "counts_milliseconds", "loop_wheel", "to_seconds"]
+__all__ = [
+    "Call",
+    "LoopTimer",
+    "LoopWheel",
+    "SleepTimer",
+    "counts_milliseconds",
+    "loop_wheel",
+    "to_moment",
+    "to_seconds",
+]
 
 # A timer at infinity is never due; this is further than any wheel of milliseconds will turn.
 TICKS_MAX: Final = 2.0**61
@@ -66,13 +78,14 @@ _copy_context: Final = copy_context
 class LoopTimer(Timer):
     """A timer that runs by itself when it is due."""
 
-    __slots__ = ("_cancelled", "_loop_wheel", "_when")
+    __slots__ = ("_cancelled", "_loop_wheel", "_source_traceback", "_when")
 
     def __init__(self, loop_wheel: "LoopWheel", when: float, payload: object) -> None:
         super().__init__(0, payload, FIRED, FIRED)
         self._loop_wheel = loop_wheel
         self._when = when
         self._cancelled = False
+        self._source_traceback: Any = None  # of a call: where it was started, when the loop is debugged
 
     def cancel(self) -> None:
         """Keep it from running."""
@@ -80,8 +93,12 @@ class LoopTimer(Timer):
             self._cancelled = True
             self._loop_wheel.wheel.stop(self)
 
+    @property
+    def _callback(self) -> Any:
+        return self.payload  # a loop in debug mode looks at it, to name what was slow
+
     def _run(self) -> None:
-        """Do what it is for: called by the loop, as it calls its own handles."""
+        """Do what it is for: called by the loop, as it calls its own handles, and so nothing may leave it."""
         raise NotImplementedError
 
 
@@ -89,7 +106,7 @@ class LoopTimer(Timer):
 class Call(LoopTimer):
     """A callback at a moment: behaves as `asyncio.TimerHandle` does, and `isinstance` takes it for one."""
 
-    __slots__ = ("_args", "_context", "_shown", "_source_traceback")
+    __slots__ = ("_args", "_context", "_shown")
 
     def __init__(
         self, loop_wheel: "LoopWheel", when: float, callback: object, args: tuple[Any, ...], context: Context | None
@@ -97,7 +114,6 @@ class Call(LoopTimer):
         super().__init__(loop_wheel, when, callback)
         self._args = args
         self._context: Any = _copy_context() if context is None else context
-        self._source_traceback: Any = None  # where it was started, when the loop is debugged
         self._shown = ""
 
     @property  # type: ignore[misc] # to inherit from a class of Python would cost a dict
@@ -146,10 +162,6 @@ class Call(LoopTimer):
             raise
         except BaseException as error:  # noqa: BLE001 - the loop's exception handler reports it
             self._loop_wheel.report(self, format_helpers._format_callback_source(callback, args), error)
-
-    @property
-    def _callback(self) -> Any:
-        return self.payload
 
     def _note(self) -> None:
         """Remember how it looks, for a loop that is debugged, before it lets go of its callback."""
@@ -216,8 +228,16 @@ class SleepTimer(LoopTimer):
         result = self._result
         future: Any = self.payload
         self.release()
-        if not future.done():
-            future.set_result(result)
+        try:
+            if not future.done():
+                future.set_result(result)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a future of the loop's own kind; its exception handler reports it
+            self._loop_wheel.report(self, repr(self), error)
+
+    def __repr__(self) -> str:
+        return f"<SleepTimer when={self._when}>"
 
 
 class LoopWheel:
@@ -243,6 +263,7 @@ class LoopWheel:
         self.awaited: i64 = TICK_MAX  # the tick for which the loop holds a call,
         self._awaited_when = math.inf  # its moment,
         self._held: Any = None  # and the call: a weak reference, for the call holds the loop
+        self._on_lost: Any = partial(_restore_call, self.loop)
 
     def time(self) -> float:
         """Read the loop's clock."""
@@ -280,15 +301,53 @@ class LoopWheel:
         due: i64 = math.ceil(ticks)
         self.wheel.admit(timer, due)
         if timer.due < self.awaited:
-            self._arm()
+            try:
+                self.arm()
+            except BaseException:  # the loop is closed, or an interrupt came
+                if timer.pending:
+                    self.wheel.withdraw(timer)
+                raise
 
-    def take_due(self) -> list[LoopTimer]:
-        """Take from the wheel what is due now, by `when`; a bounded part of it, if it is very much."""
+    def move_due(self, ready: Any) -> None:
+        """Move what is due now to the loop's ready queue, by `when`; a bounded part of it, if it is very much.
+
+        In one native call: an interrupt comes before it or after, and takes no timer with it.
+        """
         if self.awaited == TICK_MAX:
-            return []
+            return
         now = self.time()
-        if now + now * ROUNDING_ERROR + RESOLUTION_SECONDS < self._awaited_when:
-            return []
+        if self._is_due(now):
+            ready.extend(self._take_due(now))
+            self.arm()
+
+    def move_due_when_woken(self, ready: Any) -> None:
+        """Do so in the call that the loop held; if it came too soon, another one is held."""
+        now = self.time()
+        if self._is_due(now):
+            ready.extend(self._take_due(now))
+        self.arm()
+
+    def run_due(self) -> None:
+        """Run what is due: what a loop is asked to call that does not know this wheel."""
+        now = self.time()
+        due = self._take_due(now) if self._is_due(now) else []
+        index: i64 = 0
+        try:
+            self.arm()
+            while index < len(due):
+                timer = due[index]
+                index += 1
+                run_started(timer)
+        except BaseException:  # SystemExit or KeyboardInterrupt: the loop ends, and runs the rest next time
+            loop: Any = self.loop()
+            for left in due[index:]:
+                loop.call_soon(run_started, left)
+            raise
+
+    def _is_due(self, now: float) -> bool:
+        return self.awaited != TICK_MAX and now + now * ROUNDING_ERROR + RESOLUTION_SECONDS >= self._awaited_when
+
+    def _take_due(self, now: float) -> list[LoopTimer]:
         tick: i64 = int((now - self._origin) * self._ticks_per_second)
         wheel = self.wheel
         due: list[Any] = wheel.advance(max(tick, self.awaited, wheel._now), WORK_MAX)
@@ -296,57 +355,50 @@ class LoopWheel:
             due.extend(wheel.advance(wheel._now, WORK_MAX))
         if len(due) > 1:
             due.sort(key=_by_when)  # several moments share a tick
-        self._arm()
         return due
 
-    def take_due_when_woken(self) -> list[LoopTimer]:
-        """Take what is due in the call that the loop held; if it came too soon, another one is held."""
-        self._held = None
-        due = self.take_due()
-        if not due:
+    def arm(self) -> None:
+        """Have the loop call when the wheel next has work."""
+        try:
             self._arm()
-        return due
-
-    def run_due(self) -> None:
-        """Run what is due: what a loop is asked to call that does not know this wheel."""
-        due = self.take_due_when_woken()
-        for index, timer in enumerate(due):
-            if not timer._cancelled:
-                try:
-                    timer._run()
-                except BaseException:  # SystemExit or KeyboardInterrupt: the loop ends, and runs the rest next time
-                    loop: Any = self.loop()
-                    for left in due[index + 1 :]:
-                        loop.call_soon(left._run)
-                    raise
+        except BaseException:  # an interrupt, perhaps: without a call, nothing would wake the loop
+            self.awaited = TICK_MAX
+            loop = self.loop()
+            if loop is not None and not loop.is_closed():
+                self._arm()
+            raise
 
     def _arm(self) -> None:
-        """Have the loop call when the wheel next has work."""
-        held = None if self._held is None else self._held()
-        if held is not None:
-            held.cancel()
-        self._held = None
+        before = self._held
         due = self.wheel.next_due()
         if due is None:
             self.awaited = TICK_MAX
-            return
-        self.awaited = due
-        self._awaited_when = self._origin + due / self._ticks_per_second
-        loop: Any = self.loop()
-        when = self._awaited_when
-        if self._wake_at is not None:
-            self._held = ref(self._wake_at(loop, when))
-        elif self._whole_ms:
-            self._held = ref(loop.call_later(math.ceil((when - self.time()) * 1e3) / 1e3, self.run_due))
+            self._held = None
         else:
-            self._held = ref(loop.call_at(when, self.run_due))
+            self.awaited = due
+            self._awaited_when = self._origin + due / self._ticks_per_second
+            self._held = ref(self._call_when(self._awaited_when), self._on_lost)
+        # Last: until the new one is held, the old one is what the loop has, or what it would restore.
+        held = None if before is None else before()
+        if held is not None:
+            held.cancel()
+
+    def _call_when(self, when: float) -> Any:
+        loop: Any = self.loop()
+        if self._wake_at is not None:
+            return self._wake_at(loop, when)
+        if self._whole_ms:
+            return loop.call_later(math.ceil((when - self.time()) * 1e3) / 1e3, self.run_due)
+        return loop.call_at(when, self.run_due)
 
     def report(self, timer: LoopTimer, what: str, error: BaseException) -> None:
         """Call the loop's exception handler."""
         loop = self.loop()
         if loop is not None:
-            message = f"Exception in callback {what}"
-            loop.call_exception_handler({"message": message, "exception": error, "handle": timer})
+            context: dict[str, Any] = {"message": f"Exception in callback {what}", "exception": error, "handle": timer}
+            if timer._source_traceback:
+                context["source_traceback"] = timer._source_traceback
+            loop.call_exception_handler(context)
 
     def close(self) -> None:
         """Let go of everything; nothing runs any more."""
@@ -376,6 +428,24 @@ def _attach_wheel(loop: AbstractEventLoop) -> LoopWheel:
     return wheel
 
 
+def run_started(timer: LoopTimer) -> None:
+    """Run a timer that is due, if it was not cancelled meanwhile."""
+    if not timer._cancelled:
+        timer._run()
+
+
+def _restore_call(loop_ref: Any, held: Any) -> None:
+    """Hold another call for one that a loop dropped without making it, because an interrupt came just before."""
+    loop: Any = loop_ref()
+    if loop is None or loop.is_closed():
+        return
+    own: object = getattr(loop, "_timers", None)
+    wheel = own if isinstance(own, LoopWheel) else _wheels.get(id(loop))
+    if wheel is not None and not wheel.closed and wheel._held is held:
+        wheel.awaited = TICK_MAX  # the next timer asks for a call in any case
+        loop.call_soon_threadsafe(wheel.arm)
+
+
 def counts_milliseconds(loop: AbstractEventLoop) -> bool:
     """Tell whether a loop reads the system's clock once a round, in milliseconds, as those on libuv do.
 
@@ -403,4 +473,22 @@ def to_seconds(delay: Duration) -> float:
         if math.isnan(seconds):
             raise InvalidDuration(delay, "must be a number")
         return seconds
-    return to_ns(delay) / 1e9
+    try:
+        return to_ns(delay) / 1e9
+    except InvalidDuration:
+        if isinstance(delay, (Real, Decimal)):
+            with suppress(InvalidDuration, ArithmeticError):
+                opposite: Any = -delay
+                return -(to_ns(opposite) / 1e9)
+        raise
+
+
+def to_moment(when: SupportsFloat) -> float:
+    """Return a moment of a loop's clock, which may be any number but NaN."""
+    try:
+        moment = math.nan if isinstance(when, str) else float(when)
+    except (TypeError, ValueError, OverflowError):
+        moment = math.nan
+    if math.isnan(moment):
+        raise InvalidDuration(when, "must be a number")
+    return moment

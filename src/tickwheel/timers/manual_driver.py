@@ -15,6 +15,7 @@ from typing import Unpack
 
 from tickwheel.clock import VirtualClock
 from tickwheel.durations import Duration, to_ns
+from tickwheel.errors import InvalidOption
 from tickwheel.timers.timers import AbstractTimers, Options
 
 __all__ = ["ManualTimers"]
@@ -26,6 +27,8 @@ class ManualTimers(AbstractTimers):
     _clock: VirtualClock
 
     def __init__(self, clock: VirtualClock | None = None, **options: Unpack[Options]) -> None:
+        if clock is not None and not callable(getattr(clock, "advance_ns", None)):
+            raise InvalidOption("clock", clock, "a VirtualClock, or another clock with advance_ns()")
         super().__init__(VirtualClock() if clock is None else clock, **options)
 
     @property

@@ -32,8 +32,16 @@ from typing import Any, Final
 from mypy_extensions import i64
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import DelayOutOfRange, DuplicateKey, MissingCallback, TimersStopped, TooManyTimers
-from tickwheel.timers.handle import Details, PendingTimer, TimerHandle, TimerOwner
+from tickwheel.errors import (
+    DelayOutOfRange,
+    DuplicateKey,
+    InvalidOption,
+    MissingCallback,
+    TimersStopped,
+    TooManyTimers,
+    Unhashable,
+)
+from tickwheel.timers.handle import Details, PendingTimer, TimerHandle, TimerOwner, pending_timer
 from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.wheels.geometry import Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
@@ -185,6 +193,10 @@ class TimerRegistry(TimerOwner):
     def _find_replaced(self, handle: TimerHandle, replace: bool) -> TimerHandle | None:  # noqa: FBT001 - as above
         """Return the handle whose key a new one takes over; None if its key is free."""
         key = handle.key
+        check_hashable("key", key)
+        check_hashable("group", handle.group)
+        if isinstance(key, TimerHandle):
+            raise InvalidOption("key", key, "a value of your own: a TimerHandle always stands for its own timer")
         replaced = None if key is None else self.find_key(key)
         if replaced is not None and not replace:
             raise DuplicateKey(key)
@@ -327,17 +339,22 @@ class TimerRegistry(TimerOwner):
 
         Fewer, even none, do not mean that there are no more: `caught_up` does.
         """
+        due: list[Any] = []  # first: making a list may run the garbage collector, and so a destructor
         with self.lock:
             if self.stopped:
                 self.caught_up = True
-                return []
-            tick = self.time.now_ns() // self._tick_ns
-            target = max(tick, self.wheel._now)
-            due: list[Any] = self.wheel.advance(target, BATCH_MAX)
+                return due
+            tick = min(self.time.now_ns() // self._tick_ns, TICK_MAX)
+            self.wheel.advance_into(due, tick, BATCH_MAX)
             for handle in due:
                 self.due_ring.append(handle)  # needs no memory: what the wheel handed out is not lost
-            self.caught_up = len(due) < BATCH_MAX and self.wheel._now >= target
+            self.caught_up = len(due) < BATCH_MAX and self.wheel._now >= tick
         return due
+
+    def list_due(self) -> list[Any]:
+        """List what is due and has not begun, in order."""
+        with self.lock:
+            return self.due_ring.timers()
 
     def run_next(self, call: Call) -> bool:
         """Run the first handle of the due ring; False if there is none."""
@@ -371,6 +388,7 @@ class TimerRegistry(TimerOwner):
             if handle.slot is not self.due_ring:
                 return False
             deadline_ns = handle._deadline_ns
+            self._due_tick(now_ns + wait_ns)  # refuses what the wheel cannot hold, before anything changes
             self.due_ring.unlink(handle)
             handle.lie_in(FIRED)
             try:
@@ -386,7 +404,7 @@ class TimerRegistry(TimerOwner):
             continues = call(handle, callback, args)
         finally:
             if not handle._entered:
-                self._put_back(handle)
+                self.put_back(handle)
             elif not continues:
                 self.end_run(handle)
 
@@ -416,8 +434,8 @@ class TimerRegistry(TimerOwner):
         self.running_ring.append(handle)
         return callback, args
 
-    def _put_back(self, handle: TimerHandle) -> None:
-        """Let a handle be due again whose callback an interrupt kept from being called."""
+    def put_back(self, handle: TimerHandle) -> None:
+        """Let a handle be due again, as the first, whose run has begun but not what it was to call."""
         with self.lock:
             if self.stopped or (not handle._done and handle.slot is not self.running_ring):
                 return  # stopped or cancelled meanwhile
@@ -445,34 +463,54 @@ class TimerRegistry(TimerOwner):
             now_ns = self.time.now_ns()
         except BaseException as error:  # noqa: BLE001 - raised again, when the timer is back on the wheel
             failed = error
+        beyond: DelayOutOfRange | None = None
         with self.lock:
             details = handle._details
             if details is not None and handle.slot is self.running_ring:  # not cancelled or stopped while it ran
                 next_ns = next_deadline_ns(handle, details, now_ns)
                 details.touched = False
-                self.running_ring.unlink(handle)
-                handle.lie_in(FIRED)
-                self._place(handle, next_ns)
+                try:
+                    self._due_tick(next_ns)
+                    self.running_ring.unlink(handle)
+                    handle.lie_in(FIRED)
+                    self._place(handle, next_ns)
+                except DelayOutOfRange as error:
+                    beyond = error
+                    failed = self._withdraw(handle) or failed
+        if beyond is not None:
+            self._give_up(handle, beyond)
         if failed is not None:
             raise failed
 
+    def _give_up(self, handle: TimerHandle, error: DelayOutOfRange) -> None:
+        """Report a periodic timer whose next run is further away than the wheel can count: it is over."""
+        callback: Any = handle.payload
+        named = (callback, handle.key)
+        handle.release()
+        driver: Any = self._driver()
+        if driver is not None:
+            driver._report(handle, named, error, "timer %s ends: its next run is out of range")
+
     def close(self) -> list[PendingTimer]:
         """Stop for good and hand back what was due, would have come again, or was pending: by due time."""
-        handles: list[TimerHandle] = []
+        handles: list[Any] = []  # first, as in `collect`: what a destructor cancels is not handed back
         now_ns = self.time.now_ns()
         with self.lock:
             if self.stopped:
                 return []
             self.stopped = True
+            take_all(self.due_ring, handles)
+            self.wheel.advance_into(handles, TICK_MAX, TICK_MAX)
+            for handle in handles:
+                handle.lie_in(STOPPED)
             # What runs comes again after what waits for the same moment: it is put on the wheel when its run ends.
-            for timer in self.due_ring.timers() + self.wheel.advance(TICK_MAX) + self.running_ring.timers():
-                assert isinstance(timer, TimerHandle)
-                if timer.slot is self.running_ring and timer._details is not None:
-                    timer._deadline_ns = next_deadline_ns(timer, timer._details, now_ns)
-                if timer.slot is not FIRED:
-                    timer.slot.unlink(timer)
-                timer.lie_in(STOPPED)
-                handles.append(timer)
+            waiting: i64 = len(handles)
+            take_all(self.running_ring, handles)
+            while waiting < len(handles):
+                running: TimerHandle = handles[waiting]
+                if running._details is not None:
+                    running._deadline_ns = next_deadline_ns(running, running._details, now_ns)
+                waiting += 1
             self.wheel.close()
             self.due_ring.dissolve()
             self.running_ring.dissolve()
@@ -481,11 +519,25 @@ class TimerRegistry(TimerOwner):
         handles.sort(key=_deadline)
         left: list[PendingTimer] = []
         for handle in handles:
-            callback: Any = handle.payload
             due_in = max(handle._deadline_ns - now_ns, 0) / 1e9
-            left.append(PendingTimer(handle, callback, handle._args, handle.key, handle.group, due_in))
+            left.append(pending_timer(handle, due_in))
             handle.release()
         return left
+
+
+def check_hashable(what: str, given: object) -> None:
+    """Refuse a key or group of a type that cannot be hashed."""
+    if type(given).__hash__ is None:
+        raise Unhashable(what, given)
+
+
+def take_all(ring: Slot, taken: list[Any]) -> None:
+    """Take every timer out of a ring, in order: they are over."""
+    while ring.next is not ring:
+        timer = ring.next
+        taken.append(timer)
+        ring.unlink(timer)
+        timer.lie_in(STOPPED)
 
 
 def next_deadline_ns(handle: TimerHandle, details: Details, now_ns: int) -> int:

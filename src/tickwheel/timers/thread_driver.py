@@ -12,6 +12,7 @@ while nothing is pending it does not wake at all.
 """
 
 import atexit
+import logging
 import os
 import threading
 import time
@@ -25,7 +26,7 @@ from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import DURATION_NS_MAX
 from tickwheel.errors import InvalidExecutor, TimersStopped
 from tickwheel.timers.handle import PendingTimer, TimerHandle
-from tickwheel.timers.timers import AbstractTimers, Options, log
+from tickwheel.timers.timers import AbstractTimers, Options, tell
 from tickwheel.wheels import TICK_MAX
 
 __all__ = ["Timers", "default_timers"]
@@ -59,6 +60,7 @@ class Timers(AbstractTimers):
         self._registry.awaited = TICK_MAX  # as if it slept: the first timer starts the thread
         self._submitted: set[TimerHandle] = set()  # what waits in the executor, each only once
         self._refused: set[TimerHandle] = set()  # what the executor did not take the last time: told once
+        self._interrupted = False  # whether an error ended the last turn
         self._forked = False
         _instances.add(self)
 
@@ -69,8 +71,12 @@ class Timers(AbstractTimers):
                 raise TimersStopped
             if not self.running:
                 thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
-                thread.start()  # may raise, and then the next timer tries again
-                self._thread = thread
+                self._thread = thread  # first: a thread that is not this one does not turn the wheel
+                try:
+                    thread.start()
+                except BaseException:  # it cannot be started, or a signal came: the next timer tries again
+                    self._thread = None
+                    raise
                 self._registry.awaited = 0
         return self
 
@@ -83,8 +89,8 @@ class Timers(AbstractTimers):
         """Stop for good and hand back what was pending, by due time.
 
         Every timer that has not begun is handed back, also one that waits in the executor, and does not begin any more.
-        One that has begun is not handed back and finishes: on the thread before this returns, in the executor perhaps
-        after, for the executor to wait for.
+        One that has begun is not handed back and finishes: on the thread before this returns, unless it takes more than
+        5 seconds from here, in the executor perhaps after, for the executor to wait for.
         """
         left = self._registry.close()
         self._end_thread()
@@ -102,10 +108,10 @@ class Timers(AbstractTimers):
         thread = self._thread
         if self._registry.lock._is_owned():
             return  # stopped by the code of a key, under the lock that the thread needs to end
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(seconds)
             if thread.is_alive():
-                log.warning("a timer callback is still running %.0f s after stop()", STOP_SECONDS_MAX)
+                tell(logging.WARNING, "a timer callback is still running %.0f s after stop()", STOP_SECONDS_MAX)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -113,12 +119,30 @@ class Timers(AbstractTimers):
     # -- the thread
 
     def _turn(self) -> None:
-        while not self._registry.stopped:
-            try:
-                self._turn_once()
-            except BaseException as error:  # noqa: BLE001 - raised into this thread, or by the clock: timers go on
-                log.error("the timer thread failed and continues", exc_info=error)
-                time.sleep(ERROR_PAUSE_SECONDS)
+        try:
+            while self._turning:
+                try:
+                    while self._turning:
+                        self._turn_or_recover()
+                except BaseException:  # noqa: BLE001, S112 - raised into this thread while it recovered
+                    continue
+        finally:  # whatever ended it, the next timer starts another thread
+            if self._turning:
+                self._thread = None
+                self._registry.awaited = TICK_MAX
+
+    @property
+    def _turning(self) -> bool:
+        """Whether the current thread is the one that turns the wheel: one left behind by a fork or a signal is not."""
+        return self._thread is threading.current_thread() and not self._registry.stopped
+
+    def _turn_or_recover(self) -> None:
+        try:
+            self._turn_once()
+        except BaseException as error:  # noqa: BLE001 - raised into this thread, or by the clock: timers go on
+            self._interrupted = True
+            tell(logging.ERROR, "the timer thread failed and continues", error=error)
+            time.sleep(ERROR_PAUSE_SECONDS)
 
     def _turn_once(self) -> None:
         """Run one batch of what is due, or sleep until something is."""
@@ -126,12 +150,19 @@ class Timers(AbstractTimers):
         if self._executor is None:
             self._run_due()
         else:
+            if self._interrupted:  # the last batch was perhaps not submitted to its end
+                self._interrupted = False
+                due = self._registry.list_due()
             for handle in due:
                 self._submit(handle, self._executor)
         if not self._registry.caught_up:
             time.sleep(0)  # gives other threads the interpreter, and so the lock, between two batches
         elif not due:
             self._sleep()
+
+    def _run_due(self) -> None:
+        while self._turning and self._registry.run_next(self._call_back):
+            pass
 
     def _sleep(self) -> None:
         registry = self._registry
@@ -191,7 +222,10 @@ class Timers(AbstractTimers):
     # -- a forked child has the timers but not the thread
 
     def _after_fork(self) -> None:
-        """Begin anew in a forked child, with a new thread when one is needed."""
+        """Begin anew in a forked child, with a new thread when one is needed.
+
+        The thread itself, if a callback forked, goes on in the child: when the callback returns, it ends.
+        """
         super()._after_fork()
         self._forked = True
         self._submitted.clear()

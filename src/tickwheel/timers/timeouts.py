@@ -18,13 +18,13 @@ from asyncio import CancelledError, Handle, current_task, get_running_loop
 from collections.abc import Coroutine, Generator
 from math import isnan
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, SupportsFloat
 
 from mypy_extensions import i64
 
 from tickwheel.durations import Duration
 from tickwheel.errors import InvalidDuration
-from tickwheel.timers.loop_timers import LoopTimer, LoopWheel, loop_wheel, to_seconds
+from tickwheel.timers.loop_timers import LoopTimer, LoopWheel, loop_wheel, to_moment, to_seconds
 from tickwheel.wheels.timer import FIRED
 
 __all__ = ["Timeout", "timeout", "timeout_at"]
@@ -82,19 +82,18 @@ class Timeout(LoopTimer):
         """Tell whether time was up."""
         return EXPIRING <= self._state <= EXPIRED
 
-    def reschedule(self, when: float | None) -> None:
-        """Move the moment, or lift the limit."""
+    def reschedule(self, when: SupportsFloat | None) -> None:
+        """Move the moment, any number of the loop's clock, or lift the limit with None."""
         if self._state == CREATED:
             raise RuntimeError("Timeout has not been entered")
         if self._state != ENTERED:
             raise RuntimeError(f"Cannot change state of {STATES[self._state]} Timeout")
-        if when is not None and isnan(when):
-            raise InvalidDuration(when, "must be a number")
+        moment: float = 0.0 if when is None else to_moment(when)
         self._halt()
         self._limited = when is not None
-        if when is not None:
-            self._when = when
-            self._overdue = when <= self._loop_wheel.time()
+        if self._limited:
+            self._when = moment
+            self._overdue = moment <= self._loop_wheel.time()
             self._schedule()
 
     async def __aenter__(self) -> Self:
@@ -152,7 +151,13 @@ class Timeout(LoopTimer):
         if self.pending or not self._limited:
             return  # rescheduled when it was due and had not run
         if self._state == ENTERED:
-            self._task.cancel()
+            try:
+                self._task.cancel()
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - what the task waits for raised; the exception handler reports it
+                self._loop_wheel.report(self, repr(self), error)
+                return
             self._state = EXPIRING
 
     def release(self) -> object:
@@ -188,6 +193,6 @@ def timeout(delay: Duration | None) -> Timeout:
     return Timeout(wheel.time() + seconds, wheel, seconds)
 
 
-def timeout_at(when: float | None) -> Timeout:
-    """Limit what is done inside by a moment of the loop's clock; None for no limit."""
-    return Timeout(when)
+def timeout_at(when: SupportsFloat | None) -> Timeout:
+    """Limit what is done inside by a moment of the loop's clock, any number; None for no limit."""
+    return Timeout(None if when is None else to_moment(when))

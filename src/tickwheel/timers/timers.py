@@ -9,9 +9,11 @@ batches of bounded size, and run it outside.
 
 import logging
 import os
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from inspect import iscoroutine
+from contextlib import suppress
+from inspect import iscoroutine, signature
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVarTuple, Unpack
 from weakref import WeakSet, ref
@@ -33,7 +35,7 @@ from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.timers.timers_core import TimersCore, check_replace
 from tickwheel.wheels import BINARY, Geometry, Stats
 
-__all__ = ["AbstractTimers", "Named", "Options"]
+__all__ = ["AbstractTimers", "Named", "Options", "tell"]
 
 Ts = TypeVarTuple("Ts")
 
@@ -45,6 +47,15 @@ SLOW_SECONDS: Final = 0.1  # how long a callback may hold up the others before a
 PENDING_MAX: Final = 10_000_000  # about a gigabyte; beyond this a program is leaking timers
 
 log = logging.getLogger("tickwheel.timers")
+
+
+def tell(level: int, message: str, *args: object, error: BaseException | None = None) -> None:
+    """Log; a handler or filter that raises is shown on stderr, as logging itself does, and holds up no timer."""
+    try:
+        log.log(level, message, *args, exc_info=error, stacklevel=2)
+    except Exception:  # noqa: BLE001 - as said
+        with suppress(Exception):
+            traceback.print_exc()
 
 
 class Options(TypedDict, total=False):
@@ -62,7 +73,7 @@ class AbstractTimers(TimersCore, ABC):
     """The verbs all drivers share."""
 
     def __init__(self, clock: Clock, **options: Unpack[Options]) -> None:
-        check_options(clock, options)
+        check_options(type(self), clock, options)
         geometry = options.get("geometry", BINARY)
         self._clock = clock
         self._time = ScaledClock(clock)
@@ -218,7 +229,8 @@ class AbstractTimers(TimersCore, ABC):
         finally:
             took_ns = self._clock.monotonic_ns() - began_ns
             if took_ns > self._slow_ns:
-                log.warning(
+                tell(
+                    logging.WARNING,
                     "timer callback %s took %d ms and delayed all other timers; pass executor= for slow callbacks",
                     describe(*named),
                     took_ns // 1_000_000,
@@ -238,12 +250,12 @@ class AbstractTimers(TimersCore, ABC):
         if not self._contains(error):
             raise error
         if self._on_error is None:
-            log.error(message, describe(*named), exc_info=error)
+            tell(logging.ERROR, message, describe(*named), error=error)
             return
         try:
             self._on_error(handle, error)
         except BaseException as another:
-            log.exception("on_error raised for timer callback %s", describe(*named))
+            tell(logging.ERROR, "on_error raised for timer callback %s", describe(*named), error=another)
             if not self._contains(another):
                 raise
 
@@ -289,11 +301,12 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def check_options(clock: object, options: Options) -> None:
+def check_options(kind: type[AbstractTimers], clock: object, options: Options) -> None:
     """Refuse a clock or options that could not work, before anything is made of them."""
     given: dict[str, Any] = dict(options)
     for name in given.keys() - Options.__annotations__.keys():
-        raise UnknownOption(name, list(Options.__annotations__))
+        own = [each for each in signature(kind).parameters if each != "options"]
+        raise UnknownOption(name, [*own, *Options.__annotations__])
     if not callable(getattr(clock, "monotonic_ns", None)):
         raise InvalidOption("clock", clock, "a Clock, such as SystemClock() or VirtualClock()")
     if not isinstance(given.get("geometry", BINARY), Geometry):

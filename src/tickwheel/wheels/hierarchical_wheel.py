@@ -34,8 +34,12 @@ join the slot that is being emptied, at its end, so that ties still keep the ord
     minutes  [00][01: #3 #4 #5]      hand on 00:00:59, two of five have fallen
     seconds  [00: #1][01: #2]        a timer #6 for 00:01:00 is started: minutes, slot 1, behind #5
 
-Delays beyond the slowest dial wait in an overflow (see `level.py`). Dials and slots are made when
-first used, so an empty wheel for a hundred years costs next to nothing.
+Delays beyond the slowest dial wait in an overflow (see `level.py`). Dials are made with the wheel, slots when
+first used, so an empty wheel for a hundred years takes a few kilobytes.
+
+Compiled, a start, stop or restart makes nothing that the garbage collector tracks: a slot, a timer and a turn of the
+overflow are `acyclic`. So no collection, and no destructor or other thread with it, comes between what they read and
+what they write. A dial is tracked, which is why none is made later.
 
 A payload that refers back to the wheel closes a cycle that the garbage collector cannot see while
 the timer is pending: `close()` such a wheel. Any other wheel may simply be dropped.
@@ -46,7 +50,6 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from tickwheel.errors import TimerStopped
 from tickwheel.wheels.geometry import DEFAULT, Geometry
 from tickwheel.wheels.level import CLOSED, OVERFLOW, Level, Overflow
 from tickwheel.wheels.scheme import Scheme, expect
@@ -64,15 +67,15 @@ class HierarchicalWheel(Scheme):
     def __init__(self, geometry: Geometry | Iterable[tuple[int, int]] = DEFAULT, now: object = 0) -> None:
         self._geometry = geometry if isinstance(geometry, Geometry) else Geometry(geometry)
         super().__init__(now)
-        self._levels: list[Level] = []
+        self._levels = make_levels(self._serial, self._geometry, self._now)
         self._overflow = Overflow(self._serial, self._geometry.span)
         self._cascaded: i64 = 0
         self._filled: i64 = 0  # how many of the lowest dials are being filled from above
-        self._recent = self._add_level()  # where the last timer was placed: the next one is often alike
+        self._recent = self._levels[0]  # where the last timer was placed: the next one is often alike
 
     @property
     def geometry(self) -> Geometry:
-        """The dials it has or will have when they are needed."""
+        """The dials it has."""
         return self._geometry
 
     # -- start and stop
@@ -93,12 +96,8 @@ class HierarchicalWheel(Scheme):
         slot = self._slot(due)  # first: there may be no memory for it
         if timer.slot is slot:
             slot.unlink(timer)
-        elif timer.slot.owner == self._serial:
+        else:
             self._remove(timer)
-        else:  # a finalizer that ran while a level was made has stopped it
-            if slot.count == 0:
-                self._emptied(slot)
-            raise TimerStopped(timer)
         timer.due = due
         slot.append(timer)
 
@@ -114,21 +113,7 @@ class HierarchicalWheel(Scheme):
                 self._recent = level
                 return level.slot(due)
             number += 1
-        while len(self._levels) < len(self._geometry.dials):
-            level = self._add_level()
-            if due < level.end:
-                return level.slot(due)
         return self._overflow.slot(due)
-
-    def _add_level(self) -> Level:
-        number = len(self._levels)
-        dial = self._geometry.dials[number]
-        begin = self._levels[number - 1].end if number else 0
-        level = Level(self._serial, number, dial.tick, dial.slots, self._now, begin)
-        if len(self._levels) > number:
-            return self._levels[number]  # made by a finalizer that ran while we were making it
-        self._levels.append(level)
-        return level
 
     def _emptied(self, slot: Slot) -> None:
         if slot.level >= 0:
@@ -319,3 +304,14 @@ class HierarchicalWheel(Scheme):
 
     def _count_overflow(self) -> int:
         return sum(slot.count for slot in self._overflow.turns())
+
+
+def make_levels(owner: i64, geometry: Geometry, now: i64) -> list[Level]:
+    """Make every dial, each beginning where the one below ends."""
+    levels: list[Level] = []
+    begin: i64 = 0
+    for number, dial in enumerate(geometry.dials):
+        level = Level(owner, number, dial.tick, dial.slots, now, begin)
+        levels.append(level)
+        begin = level.end
+    return levels
