@@ -23,6 +23,7 @@ WHEELS_INTERPRETED = {"__init__.py", "__main__.py", "contract.py", "geometry.py"
 HOT = (
     "durations.py",
     "recipes/cache_core.py",
+    "recipes/cache_forks.py",
     "recipes/cache_items.py",
     "recipes/cache_notices.py",
     "recipes/cache_store.py",

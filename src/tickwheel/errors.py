@@ -185,6 +185,17 @@ class InvalidWeight(TickwheelError, ValueError):
         )
 
 
+class UnstableKey(TickwheelError, RuntimeError):
+    """A key of a cache compares differently each time, or uses the cache each time it is compared."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        super().__init__(
+            f"cannot set an item: keys of type {kind.__qualname__!r} compare inconsistently, or change the cache while "
+            "they are compared; fix their __eq__"
+        )
+
+
 class InvalidClock(TickwheelError, TypeError):
     """Something other than a clock was given."""
 
@@ -209,6 +220,17 @@ class RecursiveLoad(TickwheelError, RuntimeError):
         super().__init__(
             f"the loader of key {shown(key)} waits for its own result; do not call get_or_load for a key while it is "
             "loaded"
+        )
+
+
+class AsyncLoader(TickwheelError, TypeError):
+    """The loader of a cache returned a coroutine, which can be awaited only once."""
+
+    def __init__(self, key: object) -> None:
+        self.key = key
+        super().__init__(
+            f"the loader of key {shown(key)} returned a coroutine, which was closed without running and is not cached; "
+            "use a loader that returns the value"
         )
 
 

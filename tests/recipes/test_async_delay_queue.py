@@ -6,6 +6,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from random import Random
+from time import monotonic_ns
 from typing import Any
 
 import pytest
@@ -46,6 +47,25 @@ def test_items_come_out_when_due_on_any_loop(loop_factory: Callable[[], asyncio.
         assert delayed.empty()
 
     delayed: AsyncDelayQueue[str] = AsyncDelayQueue()  # outside of the loop, as asyncio.Queue
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("loop_factory", LOOPS, ids=["asyncio", "uvloop", "tickwheel"])
+def test_a_delay_counts_from_the_call_though_the_loop_has_not_looked_at_the_clock(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[int] = AsyncDelayQueue()
+        for delay_ns in (5_000_000, 5_300_000):
+            busy_until_ns = monotonic_ns() + 10_000_000
+            while monotonic_ns() < busy_until_ns:
+                pass
+            begin_ns = monotonic_ns()
+            delayed.put_nowait(1, delay=delay_ns / 1e9)
+            await asyncio.wait_for(delayed.get(), PATIENCE_SECONDS)
+            assert monotonic_ns() - begin_ns >= delay_ns
+
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(main())
 

@@ -7,13 +7,22 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tickwheel import AsyncTimers, IdleTimeouts, ManualTimers, Timers, VirtualClock
-from tickwheel.errors import DuplicateKey, InvalidDuration, InvalidTimers, MissingCallback, NotCopyable, TimersStopped
+from tickwheel.errors import (
+    DuplicateKey,
+    InvalidDuration,
+    InvalidTimers,
+    MissingCallback,
+    NotCopyable,
+    TimersStopped,
+    TooManyTimers,
+)
 
 PATIENCE_SECONDS = 60
 
@@ -389,8 +398,82 @@ def test_nothing_is_watched_once_the_timers_are_stopped(timers: ManualTimers, ti
     assert not timeouts.touch("a")
     assert "a" not in timeouts
     assert (len(timeouts), timeouts.idle_for("a")) == (0, None)
-    with pytest.raises(TimersStopped):
-        timeouts.watch("b", 30, print)
+    for key in "ab":
+        with pytest.raises(TimersStopped):
+            timeouts.watch(key, 30, print)
+    assert not timeouts.forget("a")
+
+
+class Key:
+    """A key that runs code when it is hashed."""
+
+    def __init__(self) -> None:
+        self.on_hash: Callable[[], object] | None = None
+
+    def __hash__(self) -> int:
+        if self.on_hash is not None:
+            self.on_hash()
+        return 1
+
+
+@pytest.mark.parametrize("make", [ManualTimers, Timers])
+def test_what_is_watched_is_freed_when_the_timers_are_stopped(make: "Callable[[], ManualTimers | Timers]") -> None:
+    timers = make()
+    timeouts: IdleTimeouts[Key] = IdleTimeouts(timers)
+    key = Key()
+    reference = weakref.ref(key)
+    timeouts.watch(key, 30, print)
+    timeouts.watch(Key(), 30, print)
+    timers.stop()
+    del key
+    assert reference() is None
+
+
+def test_a_touched_key_stays_watched_though_others_wait_for_its_place() -> None:
+    timers = ManualTimers(pending_max=1)
+    timeouts: IdleTimeouts[Key] = IdleTimeouts(timers)
+    idle: list[Key] = []
+    key = Key()
+
+    def take_place() -> None:
+        with suppress(TooManyTimers):
+            timers.after("1h", print)
+
+    timeouts.watch(key, "30s", idle.append)
+    timers.advance("20s")
+    assert timeouts.touch(key)
+    key.on_hash = take_place
+    timers.advance("15s")
+    key.on_hash = None
+    assert (key in timeouts, idle) == (True, [])
+    timers.advance("15s")
+    assert (key in timeouts, idle, len(timers)) == (False, [key], 0)
+
+
+def test_a_key_that_could_not_be_hashed_is_told_later(caplog: pytest.LogCaptureFixture) -> None:
+    timers = ManualTimers()
+    timeouts: IdleTimeouts[Key] = IdleTimeouts(timers)
+    idle: list[Key] = []
+    key = Key()
+
+    def fail() -> None:
+        raise OSError("no hash")
+
+    timeouts.watch(key, "10s", idle.append)
+    key.on_hash = fail
+    timers.advance("10s")
+    key.on_hash = None
+    assert "no hash" in caplog.text
+    assert (key in timeouts, idle) == (True, [])
+    timers.advance("10s")
+    assert (key in timeouts, idle, len(timers)) == (False, [key], 0)
+
+
+def test_a_timeout_of_zero_is_told_at_once(timers: ManualTimers, timeouts: IdleTimeouts[str]) -> None:
+    idle: list[str] = []
+    timeouts.watch("a", 0, idle.append)
+    timers.advance("1ms")
+    assert (idle, len(timers)) == (["a"], 0)
 
 
 def test_a_key_that_is_watched_is_refused_with_what_can_be_done(timeouts: IdleTimeouts[str]) -> None:

@@ -13,7 +13,7 @@ from weakref import ref
 import pytest
 
 from tickwheel import ManualTimers, TTLCache, VirtualClock
-from tickwheel.errors import InvalidCache, NotCopyable
+from tickwheel.errors import InvalidCache, NotCopyable, UnstableKey
 
 
 class Key:
@@ -118,6 +118,58 @@ def test_an_interrupt_while_items_expire_leaves_the_others_to_the_next_call(cloc
     assert (len(cache), cache.weight) == (0, 0)
 
 
+class SlowKey(Key):
+    """A key whose comparison takes a second of a clock."""
+
+    clock: VirtualClock
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        self.clock.advance("1s")
+        return super().__eq__(other)
+
+
+READS: dict[str, Callable[[Any, Any], object]] = {
+    "get": lambda cache, key: cache.get(key),
+    "peek": lambda cache, key: cache.peek(key),
+    "in": lambda cache, key: (key in cache) or None,
+    "ttl": lambda cache, key: cache.ttl(key),
+    "pop": lambda cache, key: cache.pop(key, None),
+    "setdefault": lambda cache, key: cache.setdefault(key, None),
+    "get_or_load": lambda cache, key: cache.get_or_load(key, lambda _: None),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_an_item_that_expires_while_its_key_is_compared_is_not_returned(read: str, clock: VirtualClock) -> None:
+    SlowKey.clock = clock
+    cache: TTLCache[Any, str] = TTLCache(9, "500ms", clock=clock)
+    cache[SlowKey(1)] = "expired"
+    assert READS[read](cache, SlowKey(1)) is None
+
+
+def test_a_key_that_compares_inconsistently_is_refused(clock: VirtualClock) -> None:
+    class Flaky:
+        equal = True
+
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, _: object) -> bool:
+            Flaky.equal = not Flaky.equal
+            return Flaky.equal
+
+    cache: TTLCache[Any, int] = TTLCache(9, "1h", clock=clock)
+    cache["a"] = 1
+    cache[Flaky()] = 2
+    with pytest.raises(UnstableKey, match="Flaky' compare inconsistently"):
+        cache[Flaky()] = 3
+    cache["b"] = 4
+    assert (cache["a"], cache["b"], len(cache) == len(list(cache))) == (1, 4, True)
+
+
 # -- the end of a cache
 
 
@@ -194,6 +246,27 @@ def test_a_heavier_value_takes_the_room_of_what_has_expired(clock: VirtualClock)
     assert dict(cache) == {"old": 2, "grows": 8}
 
 
+@pytest.mark.parametrize("write", ["set and delete", "replace"])
+def test_a_clock_that_stands_still_lets_no_memory_grow(write: str, clock: VirtualClock) -> None:
+    gone: list[Any] = []
+    cache: TTLCache[str, int] = TTLCache(9, "400us", clock=clock, on_evict=lambda *what: gone.append(what))
+    assert len(cache) == 0  # to the nanosecond: turns the wheel to the end of the present tick
+    for _ in range(5_000):
+        cache["a"] = 1
+        if write == "replace":
+            cache.set("a", 2, ttl="300us")
+        else:
+            del cache["a"]
+    cache["b"] = 3
+    assert len(cache._store.items._edge) < 200
+    gone.clear()
+    clock.advance("350us")
+    assert dict(cache) == {"b": 3}
+    clock.advance("50us")
+    assert len(cache) == 0
+    assert gone == ([("a", 2, "expired")] if write == "replace" else []) + [("b", 3, "expired")]
+
+
 # -- callbacks, timers, copies
 
 
@@ -225,7 +298,7 @@ def test_the_longest_ttl_can_be_swept(clock: VirtualClock, caplog: pytest.LogCap
 def test_a_cache_cannot_be_copied(clock: VirtualClock) -> None:
     cache: TTLCache[str, int] = TTLCache(9, "1h", clock=clock)
     for make in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(NotCopyable, match="cannot be copied"):
+        with pytest.raises(NotCopyable, match=r"cannot be copied.*update\(cache.items\(\)\) of another cache"):
             make(cache)
 
 

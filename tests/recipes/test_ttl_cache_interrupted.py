@@ -7,15 +7,17 @@ import asyncio
 import gc
 import os
 import random
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from threading import Event, Thread
+from types import FrameType
 from typing import Any, ClassVar
 
 import pytest
 
-from tickwheel import AsyncTimers, TTLCache, VirtualClock
+from tickwheel import AsyncTimers, ManualTimers, TTLCache, VirtualClock
 
 
 class Key:
@@ -199,7 +201,146 @@ def test_sys_exit_in_on_evict_is_raised_after_the_last_notice() -> None:
     assert told[-1] == 7
 
 
+def usable(cache: "TTLCache[Any, Any]") -> bool:
+    """Tell whether another thread can get the lock."""
+    other = Thread(target=cache.peek, args=("anything",), daemon=True)
+    other.start()
+    other.join(20)
+    return not other.is_alive()
+
+
+CALLS: dict[str, Callable[[Any], object]] = {
+    "set": lambda cache: cache.set(Key(1), 2),
+    "get": lambda cache: cache.get(Key(1)),
+    "peek": lambda cache: cache.peek(Key(1)),
+    "in": lambda cache: Key(1) in cache,
+    "ttl": lambda cache: cache.ttl(Key(1)),
+    "pop": lambda cache: cache.pop(Key(1)),
+    "setdefault": lambda cache: cache.setdefault(Key(2), 2),
+    "get_or_load": lambda cache: cache.get_or_load(Key(2), lambda _: 2),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_the_code_of_a_key_makes_leave_is_noticed_outside_the_lock(call: str) -> None:
+    told: list[Any] = []
+    cache: TTLCache[Any, int] = TTLCache(9, "1h", on_evict=lambda key, *_: told.append((key, usable(cache))))
+    cache[Key(1)] = 1
+    cache["victim"] = 1
+
+    def pop() -> None:
+        Key.on_compare = None
+        cache.pop("victim")
+
+    Key.on_compare = pop
+    CALLS[call](cache)
+    assert told[0] == ("victim", True)
+    assert all(outside for _, outside in told)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_what_the_code_of_a_key_makes_leave_is_dropped_outside_the_lock(call: str) -> None:
+    dropped: list[bool] = []
+
+    class Session:
+        def __del__(self) -> None:
+            dropped.append(usable(cache))
+
+    cache: TTLCache[Any, Any] = TTLCache(9, "1h")
+    cache[Key(1)] = 1
+    cache["victim"] = Session()
+
+    def delete() -> None:
+        Key.on_compare = None
+        del cache["victim"]
+
+    Key.on_compare = delete
+    CALLS[call](cache)
+    assert dropped == [True]
+
+
+@pytest.mark.usefixtures("frequent_collections")
+def test_what_a_destructor_makes_leave_is_noticed_outside_the_lock() -> None:
+    inside: list[str] = []
+    told = 0
+
+    def on_evict(key: Any, _value: int, _cause: str) -> None:
+        nonlocal told
+        if key == "victim":
+            told += 1
+            if cache._store._depth:  # of this thread: no other one uses the cache
+                inside.append(key)
+
+    class Session:
+        def __init__(self) -> None:
+            self.itself = self  # only the collector frees it
+
+        def __del__(self) -> None:
+            cache["victim"] = 1
+            cache.pop("victim", None)
+
+    cache: TTLCache[Any, int] = TTLCache(100, "1h", on_evict=on_evict)
+    gc.set_threshold(50)
+    for made_before in range(500):  # so that each object that a call makes is once the one that starts a collection
+        Session()
+        kept: list[list[int]] = [[] for _ in range(made_before % 50)]
+        cache[str(made_before % 7)] = len(kept)
+        list(cache.items())
+    assert told > 100
+    assert inside == []
+
+
+@pytest.mark.parametrize("leaves", ["on_evict raises KeyboardInterrupt", "the code of a key writes"])
+def test_an_item_is_swept_whatever_happens_in_the_write(leaves: str) -> None:
+    timers = ManualTimers()
+    interrupts = leaves.startswith("on_evict")
+
+    def on_evict(key: Any, _value: int, _cause: str) -> None:
+        gone.append(key)
+        if interrupts and key == "old":
+            raise KeyboardInterrupt
+
+    gone: list[Any] = []
+    cache: TTLCache[Any, int] = TTLCache(1 if interrupts else 9, "1h", timers=timers, on_evict=on_evict)
+    if interrupts:
+        cache["old"] = 1
+        with pytest.raises(KeyboardInterrupt):
+            cache.set("new", 2, ttl="1s")
+    else:
+        cache[Key(1)] = 1
+
+        def write() -> None:
+            Key.on_compare = None
+            cache.set("new", 2, ttl="1s")
+
+        Key.on_compare = write
+        cache.peek(Key(1))
+    timers.advance("2s")
+    assert gone[-1] == "new"
+
+
 # -- timers
+
+
+def test_an_item_written_on_another_thread_is_swept_by_the_loop_of_its_timers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        swept = asyncio.Event()
+        cache: TTLCache[str, int] = TTLCache(9, "1ms", timers=AsyncTimers(), on_evict=lambda *_: swept.set())
+        await asyncio.to_thread(cache.set, "a", 1)
+        await asyncio.wait_for(swept.wait(), 60)
+
+    asyncio.run(main(), debug=True)  # the loop refuses timers of other threads
+    assert "cannot start a timer" not in caplog.text
+
+
+def test_a_message_of_the_sweeper_names_the_cache(caplog: pytest.LogCaptureFixture) -> None:
+    timers = ManualTimers()
+    cache: TTLCache[str, int] = TTLCache(9, "1h", timers=timers)
+    timers.stop()
+    cache["a"] = 1
+    assert "the timers of <TTLCache items=1 maxsize=9 hits=0 misses=0> were stopped" in caplog.text
 
 
 def test_a_write_after_the_loop_of_its_timers_was_closed_warns_and_succeeds(caplog: pytest.LogCaptureFixture) -> None:
@@ -275,6 +416,46 @@ def test_a_fork_in_on_evict_leaves_the_remaining_notices_to_both_processes() -> 
             os._exit(0 if told == [0, 1, 2] else 1)
     assert told == [0, 1, 2]
     assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+
+
+def test_a_signal_handler_that_raises_while_a_fork_waits_leaves_no_cache_locked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    idle: TTLCache[str, int] = TTLCache(9, "1h")  # locked before the busy one, which the fork waits for
+    busy: TTLCache[Any, int] = TTLCache(9, "1h")
+    begun, end = Event(), Event()
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)  # Python prints what is raised there
+
+    def wait() -> None:
+        Key.on_compare = None
+        begun.set()
+        end.wait()
+
+    busy[Key(1)] = 1
+    Key.on_compare = wait
+    writer = Thread(target=busy.set, args=(Key(1), 2))
+    writer.start()
+    begun.wait()
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        assert frame is not None
+        if frame.f_code.co_name == "_before_fork" or frame.f_locals.get("self") is busy._store:
+            raise InterruptedError
+
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)  # several times while the fork waits for a second
+    try:
+        code = exit_code_of_child(lambda: usable(idle) and usable(busy))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+        end.set()
+        writer.join()
+    assert code == 0
+    assert usable(idle)
+    assert usable(busy)
+    assert {type(each.exc_value) for each in ignored} <= {InterruptedError}
 
 
 @pytest.mark.parametrize("make_key", [int, Key], ids=["int", "Key"])

@@ -1,8 +1,10 @@
 """Threads that miss a key together load it once."""
 
+import gc
 import signal
 import threading
 import time
+import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
 from typing import Any
@@ -10,7 +12,8 @@ from typing import Any
 import pytest
 
 from tickwheel import COMPILED, TTLCache, VirtualClock
-from tickwheel.errors import MissingCallback, RecursiveLoad
+from tickwheel.errors import AsyncLoader, MissingCallback, RecursiveLoad
+from tickwheel.recipes import cache_loads
 from tickwheel.recipes.cache_loads import _waiting
 
 PATIENCE_SECONDS = 60
@@ -210,3 +213,86 @@ def test_a_load_that_is_interrupted_anywhere_leaves_the_cache_free() -> None:
     finally:
         signal.signal(signal.SIGALRM, before)
     assert cache._store.loads == {}
+
+
+def test_a_coroutine_is_refused_and_not_cached(cache: TTLCache[str, Any]) -> None:
+    async def fetch(_: str) -> int:
+        return 1
+
+    for _ in range(2):
+        with pytest.raises(AsyncLoader, match="the loader of key 'a' returned a coroutine"):
+            cache.get_or_load("a", fetch)
+    assert "a" not in cache
+    assert cache.get_or_load("a", lambda _: 1) == 1
+
+
+class Local:
+    """Something that a loader holds when it fails."""
+
+
+@pytest.mark.parametrize("fails", ["in the loader", "recursively", "in a thread that waits"])
+def test_a_load_that_fails_leaves_nothing_to_the_garbage_collector(cache: TTLCache[str, Any], fails: str) -> None:
+    alive: list[weakref.ref[Local]] = []
+
+    def fail(_: str) -> None:
+        local = Local()
+        alive.append(weakref.ref(local))
+        if fails == "recursively":
+            cache.get_or_load("a", fail)
+        raise OSError("the loader failed")
+
+    def load() -> None:
+        with pytest.raises((OSError, RecursiveLoad)):
+            cache.get_or_load("a", fail)
+
+    def load_twice() -> None:
+        loader = Loader()
+
+        def wait_and_fail(key: str) -> None:
+            loader(key)
+            fail(key)
+
+        def load_elsewhere() -> None:
+            with pytest.raises(OSError, match="the loader failed"):
+                cache.get_or_load("a", wait_and_fail)
+
+        threads = [threading.Thread(target=load_elsewhere) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        assert loader.called.wait(PATIENCE_SECONDS)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not _waiting:
+            assert time.monotonic() < deadline, "the other thread does not wait"
+            threading.Event().wait(0.001)
+        loader.go.set()
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+
+    gc.collect()
+    gc.disable()
+    try:
+        load_twice() if fails == "in a thread that waits" else load()
+        assert [local() for local in alive] == [None]
+    finally:
+        gc.enable()
+
+
+def test_the_key_of_a_recursive_load_is_printed_outside_the_lock() -> None:
+    free: list[bool] = []
+
+    def take() -> None:
+        free.append(cache_loads._waiting_lock.acquire(timeout=PATIENCE_SECONDS / 3))
+        if free[-1]:
+            cache_loads._waiting_lock.release()
+
+    class Key:
+        def __repr__(self) -> str:
+            other = threading.Thread(target=take)
+            other.start()
+            other.join()
+            return "printed"
+
+    cache: TTLCache[Key, Any] = TTLCache(9, 10)
+    with pytest.raises(RecursiveLoad, match="printed"):
+        cache.get_or_load(Key(), lambda key: cache.get_or_load(key, str))
+    assert set(free) == {True}

@@ -11,11 +11,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic_ns
 from typing import Any, NoReturn, TypeVar
 
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import NotCopyable
 from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, Delayed, DelayedItems
+from tickwheel.timers.loop_timers import counts_milliseconds
 from tickwheel.wheels import TICK_MAX
 
 __all__ = ["AsyncDelayQueue"]
@@ -24,7 +26,7 @@ T = TypeVar("T")
 
 
 class AsyncDelayQueue(asyncio.Queue[T]):
-    """An `asyncio.Queue` with delays, on any event loop and measured by its time.
+    """An `asyncio.Queue` with delays, on any event loop and measured by its time; on uvloop by the system's clock.
 
     It belongs to the loop of the first delay or wait. The loop holds one timer for it, and only while a `get` waits.
     """
@@ -38,6 +40,7 @@ class AsyncDelayQueue(asyncio.Queue[T]):
     _is_shutdown: bool = False  # until shutdown(), which asyncio.Queue has since Python 3.13
     _timer: asyncio.Handle | None = None
     _timer_tick: int = TICK_MAX
+    _counts_milliseconds: bool | None = None  # whether the loop does; None until it is known
 
     async def put(self, item: T, *, delay: Duration = 0.0) -> None:
         """Put an item in, to come out after a delay; wait for a free place as `asyncio.Queue.put` does."""
@@ -124,17 +127,27 @@ class AsyncDelayQueue(asyncio.Queue[T]):
     def _tick(self) -> int:
         if self._loop is None:
             return 0  # before the first delay or wait nothing is on the wheel
+        if self._is_coarse(self._loop):
+            return monotonic_ns() // TICK_NS
         now = self._loop.time()
         tick = int(now * 1e9) // TICK_NS
         # The product may be a bit below a tick that has come; a timer for that tick must find it.
         return tick + 1 if to_seconds(tick + 1) <= now else tick
+
+    def _is_coarse(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Tell whether the loop's time is too coarse to count from, so that the system's clock is read instead."""
+        if self._counts_milliseconds is None:
+            self._counts_milliseconds = counts_milliseconds(loop)
+        return self._counts_milliseconds
 
     def _with_delay(self, item: Any, delay_ns: int) -> Any:
         """Return what to put: the item, or `Delayed` if it has a delay, which counts from now."""
         if delay_ns == 0:
             return item
         asyncio.get_running_loop()  # raises if there is none, where _get_loop returns None
-        return Delayed(-(-(round(self._get_loop().time() * 1e9) + delay_ns) // TICK_NS), item)
+        loop = self._get_loop()
+        now_ns = monotonic_ns() if self._is_coarse(loop) else round(loop.time() * 1e9)
+        return Delayed(-(-(now_ns + delay_ns) // TICK_NS), item)
 
     def _arm(self, tick: int | None) -> None:
         """Have the loop turn the wheel at a tick, unless it will before."""
@@ -142,6 +155,11 @@ class AsyncDelayQueue(asyncio.Queue[T]):
             return
         self._disarm()
         loop = self._get_loop()
+        if self._is_coarse(loop):
+            wait_ms = -(-(tick * TICK_NS - monotonic_ns()) // 10**6)  # rounded up, or the loop would wake too early
+            self._timer = loop.call_later(min(max(wait_ms / 1e3, 0), WAIT_NS_MAX / 1e9), self._turn)
+            self._timer_tick = tick
+            return
         now, when = loop.time(), to_seconds(tick)
         if when <= now:
             self._timer = loop.call_soon(self._turn)

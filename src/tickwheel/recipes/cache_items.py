@@ -24,7 +24,8 @@ A key whose hash changes cannot be found in `by_key` when its item is removed. T
 The code of a key may use the cache while its item is looked up, entered or removed. So may a destructor that the
 garbage collector runs when an object is made. A method therefore does both first, looks at the items again, and then
 changes them in one run that calls nothing and makes nothing the collector tracks: an `Item` is not tracked. So
-whatever interrupts it finds the items whole, and so does a process that is forked meanwhile.
+whatever interrupts it finds the items whole, and so does a process that is forked meanwhile. Interpreted, a
+`KeyboardInterrupt` may come between any two lines, and so may a destructor since Python 3.12: that is not covered.
 """
 
 from typing import Any, Final, final
@@ -45,10 +46,13 @@ BATCH_MAX: Final = 64
 
 STRIDE: Final = 3  # places an item takes in `kept`
 
+EDGE_SPARE: Final = 64  # items `_edge` may hold beside twice as many as there are, before it is tidied
+
 LOST_MAX: Final = 16  # items without a place that `by_key` may hold beside as many as have one
 
 NO_PLACE: Final = -1  # of an item that is not in `kept`, or not yet
 DISCARDED: Final = -2  # of one that was taken out of `by_key` before it got a place
+SEEN: Final = -3  # minus its place, of an item that is met while `_edge` is tidied
 
 ABSENT: Final = object()  # instead of a value
 
@@ -333,11 +337,31 @@ class CacheItems:
         if due <= self.wheel.now:
             self._edge_ns = min(self._edge_ns, item.expires_ns) if self._edge else item.expires_ns
             self._edge.append(item)
+            if len(self._edge) > 2 * len(self) + EDGE_SPARE:
+                self._tidy_edge()
         elif not item.pending or due < item.due:
             try:
                 self.wheel.admit(item, min(due, TICK_MAX))
             except WheelClosed:
                 self.close()
+
+    def _tidy_edge(self) -> None:
+        """Keep in `_edge` each item that is here once: on a clock that stands still nothing takes them out.
+
+        In place, because making a list might run destructors.
+        """
+        edge = self._edge
+        kept = 0
+        for at in range(len(edge)):
+            item = edge[at]
+            if item.place >= 0:
+                item.place = SEEN - item.place
+                edge[kept] = item
+                kept += 1
+        while len(edge) > kept:
+            edge.pop()
+        for item in edge:
+            item.place = SEEN - item.place
 
     def next_look_ns(self) -> int | None:
         """Return when something may expire; None if there is nothing."""

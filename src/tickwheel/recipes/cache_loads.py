@@ -8,12 +8,13 @@ A load is listed in `CacheStore.loads` until it ends or its key is written; a ca
 """
 
 import os
-from collections.abc import Callable
-from threading import Lock, get_ident
-from typing import Any
+from collections.abc import Callable, Coroutine
+from inspect import iscoroutine
+from threading import Lock, RLock, get_ident
+from typing import Any, NoReturn
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import RecursiveLoad
+from tickwheel.errors import AsyncLoader, RecursiveLoad
 from tickwheel.recipes.cache_store import MISSING, CacheStore
 
 __all__ = ["load"]
@@ -40,57 +41,72 @@ class Load:
 
 # Which load a thread waits for, in all caches: a loader may load from another cache, which waits for the first.
 _waiting: dict[int, Load] = {}
-_waiting_lock = Lock()
+_waiting_lock = RLock()  # a destructor may load on the thread that holds it
 
 
 def load(store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duration | None) -> Any:
     """Return the value of a key that was missing, by calling the loader or waiting for a thread that does."""
     while True:
         own = Load()
+        running: Any = None
         try:
             running = store.begin_load(key, own)
             if running is own:
-                own.value = _call(own, store, key, loader, ttl)
-                return own.value
+                value = loader(key)
+                if iscoroutine(value):
+                    _refuse(key, value)
+                store.write_absent(key, value, store.ttl_ns(key, value) if ttl is None else to_ns(ttl), own)
+                own.value = value
+                return value
         except Exception as error:
             own.error = error
+            running = None  # as below
             raise
         finally:
             store.end_load(key, own)
-        value = _wait(running, key) if isinstance(running, Load) else running
+            del own  # refers to the error, which refers to this frame
+        if not isinstance(running, Load):
+            return running
+        recursive = not _wait(running)
+        value, failed = running.value, running.error
+        del running  # as above
+        if recursive:
+            raise RecursiveLoad(key)
+        if failed is not None:
+            try:
+                raise failed
+            finally:
+                del failed  # as above
         if value is not MISSING:
             return value
 
 
-def _call(own: Load, store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duration | None) -> Any:
-    value = loader(key)
-    store.write_absent(key, value, store.ttl_ns(key, value) if ttl is None else to_ns(ttl), own)
-    return value
+def _refuse(key: Any, coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
+    coroutine.close()
+    raise AsyncLoader(key)
 
 
-def _wait(running: Load, key: Any) -> Any:
+def _wait(running: Load) -> bool:
+    """Wait until a load is over; False if it waits for this thread itself."""
     thread = get_ident()
     try:
         with _waiting_lock:
             ahead: Load | None = running
-            while ahead is not None and not ahead.over:
-                if ahead.thread == thread:
-                    raise RecursiveLoad(key)
+            while ahead is not None and not ahead.over and ahead.thread != thread:
                 ahead = _waiting.get(ahead.thread)
+            if ahead is not None and not ahead.over:
+                return False
             _waiting[thread] = running
         with running.gate:  # one after the other; each opens it for the next
-            pass
+            return True
     finally:
         with _waiting_lock:
             _waiting.pop(thread, None)
-    if running.error is not None:
-        raise running.error
-    return running.value
 
 
 def _after_fork() -> None:
     global _waiting_lock  # noqa: PLW0603 - a thread that does not exist in the child may hold it
-    _waiting_lock = Lock()
+    _waiting_lock = RLock()
     _waiting.clear()
 
 

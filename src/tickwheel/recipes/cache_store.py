@@ -1,10 +1,12 @@
 """The items of a `TTLCache` under one lock, on one clock, with notices of what leaves.
 
-Writing takes the lock. Compiled, reading does not: between finding an item and returning its value no other thread
+Writing takes the lock. Compiled, reading does not: between the look at the clock and returning a value no other thread
 runs. User code runs outside the lock: `weigher` and `ttl` before it is taken, `on_evict` and the finalizers of values
 after it is released. The lock is reentrant, because `__hash__` and `__eq__` of keys cannot be kept out, nor destructors
 that the garbage collector runs when an object is made. `CacheItems` says how it copes with both; here, what leaves is
-noted after it has left.
+noted after it has left, and what a call within a call has noted is delivered by the outer one:
+
+    cache["a"] = 1      lock ... a destructor: cache.pop("b") notes "b", keeps the lock ... unlock, on_evict("b", ...)
 """
 
 from collections.abc import Callable
@@ -12,8 +14,10 @@ from operator import index
 from threading import RLock
 from typing import Any, Final, final
 
+from mypy_extensions import i64
+
 from tickwheel.durations import to_ns
-from tickwheel.errors import InvalidWeight
+from tickwheel.errors import InvalidWeight, UnstableKey
 from tickwheel.recipes.cache_items import ABSENT, CacheItems, Item
 from tickwheel.recipes.cache_notices import Cause, EvictionNotices
 
@@ -25,6 +29,12 @@ INTERPRETED: Final[bool] = __file__.endswith(".py")
 FOREVER_NS: Final = -1  # instead of a time to live: only `expire_after_access` counts
 
 MISSING: Final = object()
+
+NO_PLAN: Final = -1  # instead of when an item expires: none was written
+
+# How often an item is entered again after the code of a key has interfered. Code that uses the cache once needs one
+# more attempt; a key that equals itself only sometimes would need any number.
+ATTEMPTS_MAX: Final = 100
 
 
 def whole_number(value: object) -> int | None:
@@ -66,18 +76,39 @@ class CacheStore:
         self._weigher = weigher
         self._notices = None if on_evict is None else EvictionNotices(on_evict)
         self._gone: list[Any] = []  # (key, value, cause) of what left under the lock; without on_evict the value
+        self._plan_ns = NO_PLAN  # when the first item expires that was written under the lock
         self.renew_lock()
 
     def renew_lock(self) -> None:
         """Take a new lock: in a forked child, the old one may never be released."""
         lock: Any = RLock()
-        self.acquire: Callable[..., object] = lock.acquire  # a `with` looks both up each time
-        self.release: Callable[[], object] = lock.release
+        self._acquire: Callable[..., object] = lock.acquire  # a `with` looks both up each time
+        self._release: Callable[[], object] = lock.release
+        self._depth: i64 = 0  # how many calls of the thread that holds the lock have taken it
 
-    def begin_anew(self, *, locked: bool) -> None:
+    # -- forking: see cache_forks.py
+
+    def hold(self, timeout_seconds: float, held: list["CacheStore"]) -> None:
+        """Take the lock if that succeeds in time, and then add this store to those that are held."""
+        if self._acquire(True, timeout_seconds):  # noqa: FBT003 - as RLock.acquire
+            self._depth += 1
+            held.append(self)
+
+    def let_go(self) -> None:
+        """Release a lock that is held; `settle` is called when those of the other caches are released too."""
+        self._depth -= 1
+        self._release()
+
+    def settle(self) -> None:
+        """Deliver what destructors have made leave while the lock was held."""
+        self._acquire()
+        self._depth += 1
+        self._unlock()
+
+    def begin_anew(self, *, held: bool) -> None:
         """Go on in a forked child; unless this thread holds the lock, one that does not exist may hold it."""
-        if locked:
-            self.release()
+        if held:
+            self.let_go()
         else:
             self.renew_lock()
         if self._notices is not None:
@@ -88,17 +119,22 @@ class CacheStore:
     def read(self, key: Any) -> Any:
         """Return the value of a key, or MISSING, and count it as used."""
         if INTERPRETED:
-            self.acquire()
+            self._acquire()
+            self._depth += 1
             try:
-                return self._use(key, self.now_ns())
+                return self._use(key)
             finally:
-                self.release()
-        return self._use(key, self.now_ns())
+                self._unlock()
+        return self._use(key)
 
-    def _use(self, key: Any, now_ns: int) -> Any:
+    def _use(self, key: Any) -> Any:
         items = self.items
         item = items.by_key.get(key)
-        if item is None or item.place < 0 or item.expires_ns <= now_ns:
+        if item is None:
+            self.misses += 1
+            return MISSING
+        now_ns = self.now_ns()  # after the code of the key, which may take long
+        if item.place < 0 or item.expires_ns <= now_ns:
             self.misses += 1
             return MISSING
         self.hits += 1
@@ -111,27 +147,29 @@ class CacheStore:
 
     def peek(self, key: Any) -> Any:
         """Return the value of a key, or MISSING."""
-        self.acquire()
+        self._acquire()
+        self._depth += 1
         try:
-            item = self._find(key, self.now_ns())
+            item = self._find(key)
             return MISSING if item is None else self.items.value(item)
         finally:
-            self.release()
+            self._unlock()
 
     def left_ns(self, key: Any) -> int:
         """Return how long an item has left; 0 if it is not there."""
-        self.acquire()
+        self._acquire()
+        self._depth += 1
         try:
-            now_ns = self.now_ns()
-            item = self._find(key, now_ns)
-            return 0 if item is None else item.expires_ns - now_ns
+            item = self.items.find(key)
+            return 0 if item is None else max(item.expires_ns - self.now_ns(), 0)
         finally:
-            self.release()
+            self._unlock()
 
     def live(self) -> list[tuple[Any, Any]]:
         """List the keys and values that have not expired."""
         found: list[tuple[Any, Any]] = []
-        self.acquire()
+        self._acquire()
+        self._depth += 1
         try:
             now_ns = self.now_ns()
             items = self.items
@@ -143,12 +181,13 @@ class CacheStore:
                 ]
             )
         finally:
-            self.release()
+            self._unlock()
         return found
 
-    def _find(self, key: Any, now_ns: int) -> Item | None:
+    def _find(self, key: Any) -> Item | None:
+        """Return the item of a key, unless it has expired by the time that it is found."""
         item = self.items.find(key)
-        return None if item is None or item.expires_ns <= now_ns else item
+        return None if item is None or item.expires_ns <= self.now_ns() or item.place < 0 else item
 
     # -- writing
 
@@ -159,15 +198,14 @@ class CacheStore:
     def write(self, key: Any, value: Any, ttl_ns: int) -> None:
         """Set an item."""
         weight = 1 if self._weigher is None else self._weigh(key, value)
-        self.acquire()
+        self._acquire()
+        self._depth += 1
         try:
             if self.loads:
                 self.loads.pop(key, None)
-            expires_ns = self._store(key, value, ttl_ns, weight)
+            self._store(key, value, ttl_ns, weight)
         finally:
             self._unlock()
-        if self.planner is not None:
-            self.planner(expires_ns)
 
     def write_absent(self, key: Any, value: Any, ttl_ns: int, load: object) -> Any:
         """Set an item that is not there, and return the value that then is.
@@ -175,19 +213,18 @@ class CacheStore:
         With a load, set it only if no other write of the key came before.
         """
         weight = 1 if self._weigher is None else self._weigh(key, value)
-        self.acquire()
+        self._acquire()
+        self._depth += 1
         try:
             if load is not None and self.loads.get(key) is not load:
                 return value
             self.loads.pop(key, None)
-            item = self._find(key, self.now_ns())
+            item = self._find(key)
             if item is not None:
                 return self.items.value(item)
-            expires_ns = self._store(key, value, ttl_ns, weight)
+            self._store(key, value, ttl_ns, weight)
         finally:
             self._unlock()
-        if self.planner is not None:
-            self.planner(expires_ns)
         return value
 
     def _weigh(self, key: Any, value: Any) -> int:
@@ -198,8 +235,8 @@ class CacheStore:
             raise InvalidWeight(key, given, self.maxsize)
         return weight
 
-    def _store(self, key: Any, value: Any, ttl_ns: int, weight: int) -> int:
-        """Set an item under the lock, evict what is too much, and return when the item expires."""
+    def _store(self, key: Any, value: Any, ttl_ns: int, weight: int) -> None:
+        """Set an item under the lock, and evict what is too much."""
         items = self.items
         now_ns = self.now_ns()
         if now_ns >= items.look_ns:
@@ -215,7 +252,9 @@ class CacheStore:
             if item is not None:
                 self._drop(item, now_ns, "replaced")
             self._note(key, value, "expired")
-            return expires_ns
+            return
+        if self.planner is not None and (self._plan_ns == NO_PLAN or expires_ns < self._plan_ns):
+            self._plan_ns = expires_ns
         if item is not None:
             old_value = items.value(item)
             live = item.expires_ns > now_ns
@@ -228,12 +267,12 @@ class CacheStore:
                 self._drop(items.oldest(), now_ns, "size")
             else:
                 self._expire_some(now_ns, to_the_ns=True)
-        return expires_ns
 
     def _enter(self, key: Any, value: Any, expires_ns: int, ends_ns: int, weight: int, now_ns: int) -> None:
         """Add an item of a key that has none: if there is no room, in place of the least recently used one."""
         items = self.items
-        while True:
+        attempts = 0
+        while attempts < ATTEMPTS_MAX:
             if items.weight + weight <= self.maxsize:
                 if items.add(key, value, expires_ns, ends_ns, weight) is not None:
                     return
@@ -247,20 +286,23 @@ class CacheStore:
                 if old_value is not ABSENT:
                     self._note(old_key, old_value, "size")
                     return
+            attempts += 1
             found = items.find(key)
             if found is not None:
                 self._drop(found, now_ns, "replaced")  # the code of a key has written it meanwhile
+        raise UnstableKey(type(key))
 
     def remove(self, key: Any) -> Any:
         """Remove a key and return its value, or MISSING."""
-        self.acquire()
+        self._acquire()
+        self._depth += 1
         try:
             if self.loads:
                 self.loads.pop(key, None)
-            now_ns = self.now_ns()
             while True:
-                item = self._find(key, now_ns)
-                if item is None:
+                item = self.items.find(key)
+                now_ns = self.now_ns()
+                if item is None or item.place < 0 or item.expires_ns <= now_ns:
                     return MISSING
                 value = self._drop(item, now_ns, "deleted")
                 if value is not ABSENT:
@@ -271,7 +313,8 @@ class CacheStore:
     def remove_oldest(self) -> tuple[Any, Any] | None:
         """Remove the least recently used item that has not expired, and return its key and value."""
         items = self.items
-        self.acquire()
+        self._acquire()
+        self._depth += 1
         try:
             now_ns = self.now_ns()
             while len(items):
@@ -288,7 +331,8 @@ class CacheStore:
 
     def remove_all(self) -> None:
         """Remove every item."""
-        self.acquire()
+        self._acquire()
+        self._depth += 1
         try:
             self.loads.clear()
             now_ns = self.now_ns()
@@ -315,24 +359,36 @@ class CacheStore:
         self._gone.append(notice)
 
     def _unlock(self) -> None:
-        """Release the lock, drop what left under it, and deliver the notices of it."""
-        if not self._gone:
-            self.release()
+        """Release the lock; the outermost call drops what left under it, delivers the notices, and plans a sweep."""
+        if self._depth > 1 or not (self._gone or self._plan_ns != NO_PLAN):
+            self._depth -= 1
+            self._release()
             return
-        none_gone: list[Any] = []  # may run a destructor, and that may deliver what is gone
+        none_gone: list[Any] = []  # may run a destructor, and that may add to what is gone
         gone = self._gone
+        plan_ns = self._plan_ns
         self._gone = none_gone
-        self.release()
-        if self._notices is not None:
-            self._notices.deliver(gone)
+        self._plan_ns = NO_PLAN
+        self._depth = 0
+        self._release()
+        if self.planner is None or plan_ns == NO_PLAN:
+            if self._notices is not None:
+                self._notices.deliver(gone)
+            return
+        try:
+            if self._notices is not None:
+                self._notices.deliver(gone)
+        finally:  # also if `on_evict` has raised what ends the program: the item was written
+            self.planner(plan_ns)
 
     # -- loading: here, because an interrupt between two lines of interpreted code would leave the lock taken
 
     def begin_load(self, key: Any, own: Any) -> Any:
         """Return the value of a key, the load that is under way, or our own, which is listed then."""
-        self.acquire()
+        self._acquire()
+        self._depth += 1
         try:
-            item = self._find(key, self.now_ns())
+            item = self._find(key)
             if item is not None:
                 return self.items.value(item)
             running = self.loads.get(key)
@@ -341,22 +397,32 @@ class CacheStore:
                 return own
             return running
         finally:
-            self.release()
+            self._unlock()
 
     def end_load(self, key: Any, own: Any) -> None:
         """Take a load out of the list, if it is there, and let those go on who wait for it."""
         try:
-            self.acquire()
+            self._acquire()
+            self._depth += 1
             try:
                 if self.loads.get(key) is own:
                     del self.loads[key]
             finally:
-                self.release()
+                self._unlock()
         finally:
             own.over = True
             own.gate.release()
 
     # -- expiry
+
+    def next_look_ns(self) -> int | None:
+        """Return when something may expire; None if there is nothing."""
+        self._acquire()
+        self._depth += 1
+        try:
+            return self.items.next_look_ns()
+        finally:
+            self._unlock()
 
     def _expire_some(self, now_ns: int, *, to_the_ns: bool) -> None:
         """Remove what has expired, under the lock, up to a batch."""
@@ -377,7 +443,8 @@ class CacheStore:
     def expire(self, *, to_the_ns: bool) -> int:
         """Remove all that has expired, a batch at a time, and return how many items are left."""
         while True:
-            self.acquire()
+            self._acquire()
+            self._depth += 1
             try:
                 now_ns = self.now_ns()
                 self._expire_some(now_ns, to_the_ns=to_the_ns)

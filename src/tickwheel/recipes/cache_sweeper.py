@@ -5,10 +5,13 @@ One timer is pending, for when something expires next:
     written, expires 10 s      written, expires 5 s       5 s: one is freed
     timer for 10 s             timer for 5 s              timer for 10 s
 
-It refers to the cache weakly, and is cancelled when the cache is gone.
+It refers to the cache weakly, and is cancelled when the cache is gone. `AsyncTimers` may be used on the thread of their
+loop only, so a write on another thread leaves the timer to the loop.
 """
 
 import logging
+from asyncio import AbstractEventLoop, _get_running_loop
+from threading import RLock
 from typing import Any, Final
 from weakref import ref
 
@@ -34,6 +37,7 @@ class CacheSweeper:
         self._timers: AbstractTimers | None = timers
         self._timer: TimerHandle | None = None
         self._due_ns = -1  # -1: no timer is pending
+        self._lock = RLock()  # a destructor may write to the cache on the thread that holds it
 
     def plan(self, expires_ns: int) -> None:
         """Take note that an item was written; nearly always a timer is pending that comes before it expires."""
@@ -43,28 +47,43 @@ class CacheSweeper:
                 self._start(cache)
 
     def _start(self, cache: Any) -> None:
-        store = cache._store
-        store.acquire()
-        try:
-            look_ns = store.items.next_look_ns()
-            if look_ns is None or self._timers is None or 0 <= self._due_ns <= look_ns:
+        look_ns: int | None = cache._store.next_look_ns()
+        if look_ns is None:
+            return
+        loop = None
+        replaced = None
+        with self._lock:
+            timers = self._timers
+            if timers is None or 0 <= self._due_ns <= look_ns:
                 return
             self._due_ns = look_ns
-            wait_ns = max(look_ns - store.now_ns(), 0)
-            replaced, self._timer = self._timer, None
-        finally:
-            store.release()
+            loop = _loop_elsewhere(timers)
+            if loop is None:
+                replaced, self._timer = self._timer, None
         if replaced is not None:
             replaced.cancel()
-        try:  # outside the lock: the timers have one of their own
-            self._timer = self._timers.after(min(wait_ns, WAIT_NS_MAX) / 1e9, _sweep, self._cache)
+        try:  # outside the locks: the timers have one of their own
+            if loop is not None:
+                loop.call_soon_threadsafe(_start_on_loop, self._cache)
+            else:
+                wait_ns = max(look_ns - cache._store.now_ns(), 0)
+                self._timer = timers.after(min(wait_ns, WAIT_NS_MAX) / 1e9, _sweep, self._cache)
         except Exception as error:  # the item is in the cache: its write has not failed
-            if isinstance(error, TimersStopped) or _on_closed_loop(self._timers):
+            # The cache itself as the only argument would be taken for a mapping of arguments.
+            if isinstance(error, TimersStopped) or _on_closed_loop(timers):
                 self._timers = None
-                log.warning("the timers of %r were stopped; expired items are freed on writes only", cache)
+                log.warning("the timers of %s were stopped; expired items are freed on writes only", repr(cache))
             else:
                 self._due_ns = -1
-                log.exception("cannot start a timer to free expired items of %r; the next write retries", cache)
+                log.exception("cannot start a timer to free expired items of %s; the next write retries", repr(cache))
+        except BaseException:  # an interrupt: there is no timer
+            self._due_ns = -1
+            raise
+
+    def restart(self, cache: Any) -> None:
+        """Start the timer, on the thread of the loop, that a write on another thread has asked for."""
+        self._due_ns = -1
+        self._start(cache)
 
     def sweep(self, cache: Any) -> None:
         """Free what has expired, and start the next timer, whatever happens."""
@@ -78,6 +97,7 @@ class CacheSweeper:
         """Have the next write start a timer: a forked child has none of its parent's."""
         self._timer = None
         self._due_ns = -1
+        self._lock = RLock()  # a thread that does not exist may hold the old one
 
     def __del__(self) -> None:
         if self._timer is not None:
@@ -86,6 +106,19 @@ class CacheSweeper:
 
 def _on_closed_loop(timers: AbstractTimers) -> bool:
     return isinstance(timers, AsyncTimers) and not timers.running
+
+
+def _loop_elsewhere(timers: AbstractTimers) -> AbstractEventLoop | None:
+    """Return the loop of the timers, if they have one and this is not its thread."""
+    if not isinstance(timers, AsyncTimers) or _get_running_loop() is timers._loop:
+        return None
+    return timers._loop
+
+
+def _start_on_loop(cache: "ref[Any]") -> None:
+    alive = cache()
+    if alive is not None:
+        alive._sweeper.restart(alive)
 
 
 def _sweep(cache: "ref[Any]") -> None:

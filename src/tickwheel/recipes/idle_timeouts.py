@@ -8,16 +8,19 @@ Touching does not move the timer. When it comes due it looks at the time of the 
 is left:
 
     watched 0 s        touched 20 s      due 30 s, idle for 10 s: wait 20 s more      due 50 s, idle for 30 s: call back
+
+It is a periodic timer, which is not over while it looks: other timers cannot take its place meanwhile, also if there
+are as many as there may be. If the code of a key fails, that is reported, and the timer looks again.
 """
 
 import os
 from collections.abc import Callable, Hashable
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, TypeVarTuple, Unpack, overload
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import DuplicateKey, InvalidTimers, MissingCallback, NotCopyable
+from tickwheel.errors import DuplicateKey, InvalidTimers, MissingCallback, NotCopyable, TimersStopped
 from tickwheel.recipes.idle_touches import IdleTouches, Touch
 from tickwheel.timers.handle import TimerHandle
 from tickwheel.timers.timers import AbstractTimers
@@ -43,6 +46,18 @@ class Watch:
         self.handle: TimerHandle | None = None
 
 
+class Pending:
+    """An argument of the timers of all watches, which nobody else holds: it is dropped when the timers are stopped."""
+
+    __slots__ = ("__weakref__", "timeouts")
+
+    def __init__(self, timeouts: "IdleTimeouts[Any]") -> None:
+        self.timeouts = timeouts
+
+    def __del__(self) -> None:
+        self.timeouts._forget_stopped()
+
+
 class IdleTimeouts(IdleTouches, Generic[K]):
     """Watches keys by any set of timers; every method may be called from the threads that the timers allow.
 
@@ -57,6 +72,7 @@ class IdleTimeouts(IdleTouches, Generic[K]):
         super().__init__(timers._registry)
         self._timers = timers
         self._watches: dict[K, Watch] = {}
+        self._pending: ref[Pending] | None = None
         self._lock = RLock()  # a finalizer may call us on the thread that holds it
         _all.add(self)
 
@@ -87,11 +103,15 @@ class IdleTimeouts(IdleTouches, Generic[K]):
         timeout_ns = to_ns(timeout)
         watch = Watch(key, timeout_ns, on_idle, args or (key,), Touch(self._time.now_ns()))
         with self._lock:
+            if self._registry.stopped:
+                raise TimersStopped
             if self._watches.setdefault(key, watch) is not watch:
                 raise DuplicateKey(key, watched=True)
-            self._touches[key] = watch.touch
             try:
-                watch.handle = self._timers.after(timeout_ns / 1e9, self._look, watch)
+                self._touches[key] = watch.touch
+                watch.handle = self._timers.every(
+                    max(timeout_ns, 1) / 1e9, self._look, watch, self._shared_pending(), mode="delay"
+                )
             except BaseException:
                 self._drop(watch)
                 raise
@@ -100,7 +120,7 @@ class IdleTimeouts(IdleTouches, Generic[K]):
         """Watch a key no longer; False if it was not watched."""
         with self._lock:
             watch = self._watches.get(key)
-            if watch is None:
+            if watch is None or self._registry.stopped:
                 return False
             self._drop(watch)
         if watch.handle is not None:
@@ -119,24 +139,38 @@ class IdleTimeouts(IdleTouches, Generic[K]):
     def __reduce__(self) -> NoReturn:
         raise NotCopyable(self, "make another one instead")
 
-    def _look(self, watch: Watch) -> object:
+    def _look(self, watch: Watch, _: Pending) -> object:
         with self._lock:
+            handle = watch.handle
+            if handle is None:
+                return None  # a finalizer has turned the wheel before `watch` was done: look again
             if self._watches.get(watch.key) is not watch:
-                return None  # forgotten while its timer came due
+                handle.cancel()  # forgotten while its timer came due
+                return None
             left_ns = self._end_if_idle(watch.touch, watch.timeout_ns)
             if left_ns > 0:
-                try:
-                    watch.handle = self._timers.after(left_ns / 1e9, self._look, watch)
-                except BaseException:
-                    self._drop(watch)  # nobody looks at it any more
-                    raise
+                self._registry.touch(handle, left_ns)
                 return None
             self._drop(watch)
+        handle.cancel()
         return watch.on_idle(*watch.args)  # AsyncTimers awaits a coroutine
 
     def _drop(self, watch: Watch) -> None:
-        self._watches.pop(watch.key, None)
         self._touches.pop(watch.key, None)
+        self._watches.pop(watch.key, None)  # last: if this fails, the next look finds it again
+
+    def _shared_pending(self) -> Pending:
+        shared = None if self._pending is None else self._pending()
+        if shared is None:
+            shared = Pending(self)
+            self._pending = ref(shared)
+        return shared
+
+    def _forget_stopped(self) -> None:
+        """Drop everything if the timers were stopped. Without the lock: any thread may be the one to find out."""
+        if self._registry.stopped:
+            self._watches.clear()
+            self._touches.clear()
 
     def _begin_anew(self) -> None:
         """Watch nothing, with new locks: in a forked child a thread that does not exist may hold the old ones."""

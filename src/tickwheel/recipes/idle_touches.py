@@ -52,8 +52,8 @@ class IdleTouches:
 
     def idle_for(self, key: Any) -> float | None:
         """Return for how many seconds a key has not been touched; None if it is not watched."""
-        now_ns = self._time.now_ns()
         touch = self._touches.get(key)
+        now_ns = self._time.now_ns()  # as above
         last_ns = ENDED if touch is None or self._registry.stopped else touch.last_ns
         return None if last_ns == ENDED else max(now_ns - last_ns, 0) / 1e9
 

@@ -21,15 +21,14 @@ was there when they were made; `dict(cache)` reads each item by itself, `dict(ca
 
 import os
 from collections.abc import Callable, Hashable, ItemsView, Iterator, MutableMapping, ValuesView
-from threading import get_ident
-from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 from weakref import WeakValueDictionary
 
 from tickwheel.clock import Clock, SystemClock, monotonic_reader
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidCache, InvalidTimers, MissingCallback, NotCopyable, shown
 from tickwheel.recipes.cache_core import CacheCore
+from tickwheel.recipes.cache_forks import begin_anew, hold_all, let_go_all
 from tickwheel.recipes.cache_loads import load
 from tickwheel.recipes.cache_notices import Cause
 from tickwheel.recipes.cache_store import FOREVER_NS, MISSING, CacheStore, whole_number
@@ -169,14 +168,13 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
         loaded: V = load(self._store, key, loader, ttl)
         return loaded
 
-    def _begin_anew(self, *, locked: bool) -> None:
-        """Go on in a forked child: with the items of the parent, but none of its threads and timers."""
-        self._store.begin_anew(locked=locked)
+    def _forget_timer(self) -> None:
+        """Go on in a forked child, which has the items of its parent, but none of its timers."""
         if self._sweeper is not None:
             self._sweeper.forget_timer()
 
     def __reduce__(self) -> NoReturn:
-        raise NotCopyable(self, "make another cache and update() it from this one instead")
+        raise NotCopyable(self, "call update(cache.items()) of another cache instead; times to live start anew there")
 
     def __repr__(self) -> str:
         held = len(self._store.items)
@@ -185,37 +183,23 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
 
 _caches: WeakValueDictionary[int, TTLCache[Any, Any]] = WeakValueDictionary()  # by id: a mapping has no hash
 
-# How long a fork waits for writes that are under way, in all caches together. A write takes microseconds; one that
-# waits for something in the code of a key must not hold up the fork.
-FORK_WAIT_SECONDS: Final = 1.0
-
-_locked: dict[int, list[TTLCache[Any, Any]]] = {}  # by thread that forks: the caches whose locks it holds
-
 
 def _all_caches() -> list[TTLCache[Any, Any]]:
     return [cache for weak in _caches.valuerefs() if (cache := weak()) is not None]
 
 
 def _before_fork() -> None:
-    """Let no other thread write while the process is copied, or the child would have half of a write."""
-    end = monotonic() + FORK_WAIT_SECONDS
-    caches = _all_caches()
-    _locked[get_ident()] = [cache for cache in caches if cache._store.acquire(timeout=max(end - monotonic(), 0.0))]
-
-
-def _after_fork_in_parent() -> None:
-    for cache in _locked.pop(get_ident()):
-        cache._store.release()
+    hold_all([cache._store for cache in _all_caches()])
 
 
 def _after_fork_in_child() -> None:
-    locked = {id(cache) for cache in _locked.pop(get_ident())}
-    _locked.clear()  # of threads that were about to fork as well
-    for cache in _all_caches():
-        cache._begin_anew(locked=id(cache) in locked)
+    caches = _all_caches()
+    for cache in caches:
+        cache._forget_timer()
+    begin_anew([cache._store for cache in caches])
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=let_go_all, after_in_child=_after_fork_in_child)
 
 
 class _Items(ItemsView[K, V]):
