@@ -132,13 +132,10 @@ class SlowKey(Key):
 
 
 READS: dict[str, Callable[[Any, Any], object]] = {
-    "get": lambda cache, key: cache.get(key),
     "peek": lambda cache, key: cache.peek(key),
     "in": lambda cache, key: (key in cache) or None,
     "ttl": lambda cache, key: cache.ttl(key),
     "pop": lambda cache, key: cache.pop(key, None),
-    "setdefault": lambda cache, key: cache.setdefault(key, None),
-    "get_or_load": lambda cache, key: cache.get_or_load(key, lambda _: None),
 }
 
 

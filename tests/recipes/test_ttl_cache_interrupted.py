@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tickwheel import AsyncTimers, ManualTimers, TTLCache, VirtualClock
+from tickwheel import COMPILED, AsyncTimers, ManualTimers, TTLCache, VirtualClock
 
 
 class Key:
@@ -259,37 +259,6 @@ def test_what_the_code_of_a_key_makes_leave_is_dropped_outside_the_lock(call: st
     assert dropped == [True]
 
 
-@pytest.mark.usefixtures("frequent_collections")
-def test_what_a_destructor_makes_leave_is_noticed_outside_the_lock() -> None:
-    inside: list[str] = []
-    told = 0
-
-    def on_evict(key: Any, _value: int, _cause: str) -> None:
-        nonlocal told
-        if key == "victim":
-            told += 1
-            if cache._store._depth:  # of this thread: no other one uses the cache
-                inside.append(key)
-
-    class Session:
-        def __init__(self) -> None:
-            self.itself = self  # only the collector frees it
-
-        def __del__(self) -> None:
-            cache["victim"] = 1
-            cache.pop("victim", None)
-
-    cache: TTLCache[Any, int] = TTLCache(100, "1h", on_evict=on_evict)
-    gc.set_threshold(50)
-    for made_before in range(500):  # so that each object that a call makes is once the one that starts a collection
-        Session()
-        kept: list[list[int]] = [[] for _ in range(made_before % 50)]
-        cache[str(made_before % 7)] = len(kept)
-        list(cache.items())
-    assert told > 100
-    assert inside == []
-
-
 @pytest.mark.parametrize("leaves", ["on_evict raises KeyboardInterrupt", "the code of a key writes"])
 def test_an_item_is_swept_whatever_happens_in_the_write(leaves: str) -> None:
     timers = ManualTimers()
@@ -340,7 +309,9 @@ def test_a_message_of_the_sweeper_names_the_cache(caplog: pytest.LogCaptureFixtu
     cache: TTLCache[str, int] = TTLCache(9, "1h", timers=timers)
     timers.stop()
     cache["a"] = 1
-    assert "the timers of <TTLCache items=1 maxsize=9 hits=0 misses=0> were stopped" in caplog.text
+    cache.clear()  # a handler may format a message later
+    message = caplog.records[0].getMessage()
+    assert message.startswith("the timers of <TTLCache items=1 maxsize=9 hits=0 misses=0> were stopped")
 
 
 def test_a_write_after_the_loop_of_its_timers_was_closed_warns_and_succeeds(caplog: pytest.LogCaptureFixture) -> None:
@@ -439,8 +410,11 @@ def test_a_signal_handler_that_raises_while_a_fork_waits_leaves_no_cache_locked(
     begun.wait()
 
     def interrupt(_: int, frame: FrameType | None) -> None:
-        assert frame is not None
-        if frame.f_code.co_name == "_before_fork" or frame.f_locals.get("self") is busy._store:
+        # Interpreted, only where it waits: between two lines an interrupt may lose a lock.
+        waits = COMPILED or (frame is not None and frame.f_locals.get("self") is busy._store)
+        while frame is not None and frame.f_code.co_name != "_before_fork":
+            frame = frame.f_back
+        if waits and frame is not None:
             raise InterruptedError
 
     handler = signal.signal(signal.SIGALRM, interrupt)

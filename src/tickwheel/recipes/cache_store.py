@@ -1,6 +1,6 @@
 """The items of a `TTLCache` under one lock, on one clock, with notices of what leaves.
 
-Writing takes the lock. Compiled, reading does not: between the look at the clock and returning a value no other thread
+Writing takes the lock. Compiled, reading does not: between finding an item and returning its value no other thread
 runs. User code runs outside the lock: `weigher` and `ttl` before it is taken, `on_evict` and the finalizers of values
 after it is released. The lock is reentrant, because `__hash__` and `__eq__` of keys cannot be kept out, nor destructors
 that the garbage collector runs when an object is made. `CacheItems` says how it copes with both; here, what leaves is
@@ -122,19 +122,15 @@ class CacheStore:
             self._acquire()
             self._depth += 1
             try:
-                return self._use(key)
+                return self._use(key, self.now_ns())
             finally:
                 self._unlock()
-        return self._use(key)
+        return self._use(key, self.now_ns())
 
-    def _use(self, key: Any) -> Any:
+    def _use(self, key: Any, now_ns: int) -> Any:
         items = self.items
         item = items.by_key.get(key)
-        if item is None:
-            self.misses += 1
-            return MISSING
-        now_ns = self.now_ns()  # after the code of the key, which may take long
-        if item.place < 0 or item.expires_ns <= now_ns:
+        if item is None or item.place < 0 or item.expires_ns <= now_ns:
             self.misses += 1
             return MISSING
         self.hits += 1
