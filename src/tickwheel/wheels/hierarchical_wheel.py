@@ -35,7 +35,7 @@ join the slot that is being emptied, at its end, so that ties still keep the ord
     seconds  [00: #1][01: #2]        a timer #6 for 00:01:00 is started: minutes, slot 1, behind #5
 
 Delays beyond the slowest dial wait in an overflow (see `level.py`). Dials are made with the wheel, slots when
-first used, so an empty wheel for a hundred years takes a few kilobytes.
+first used, so an empty wheel for a hundred years takes 16 kilobytes.
 
 Compiled, a start, stop or restart makes nothing that the garbage collector tracks: a slot, a timer and a turn of the
 overflow are `acyclic`. So no collection, and no destructor or other thread with it, comes between what they read and
