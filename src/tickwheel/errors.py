@@ -188,11 +188,11 @@ class InvalidWeight(TickwheelError, ValueError):
 class UnstableKey(TickwheelError, RuntimeError):
     """A key of a cache compares differently each time, or uses the cache each time it is compared."""
 
-    def __init__(self, kind: type) -> None:
-        self.kind = kind
+    def __init__(self, key: object) -> None:
+        self.key = key
         super().__init__(
-            f"cannot set an item: keys of type {kind.__qualname__!r} compare inconsistently, or change the cache while "
-            "they are compared; fix their __eq__"
+            f"cannot set an item: keys of type {type(key).__qualname__!r} compare inconsistently, or change the cache "
+            "while they are compared; fix their __eq__"
         )
 
 

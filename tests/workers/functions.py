@@ -32,7 +32,9 @@ def in_process(function: Callable[..., Any], **options: Any) -> Handler:
 
 
 def worker_threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("tickwheel")}
+    """Return our threads but for the one that starts processes, which lasts as long as this process."""
+    ours = (thread for thread in threading.enumerate() if thread.name.startswith("tickwheel"))
+    return {thread for thread in ours if thread.name != "tickwheel-spawner"}
 
 
 def alive(pid: int) -> bool:

@@ -286,7 +286,7 @@ class CacheStore:
             found = items.find(key)
             if found is not None:
                 self._drop(found, now_ns, "replaced")  # the code of a key has written it meanwhile
-        raise UnstableKey(type(key))
+        raise UnstableKey(key)
 
     def remove(self, key: Any) -> Any:
         """Remove a key and return its value, or MISSING."""
