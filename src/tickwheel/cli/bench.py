@@ -38,7 +38,7 @@ def bench(
     *,
     n: Annotated[int, typer.Option("-n", min=1_000, max=1_000_000, help="Durable tasks to add and to run")] = 10_000,
     folder: Annotated[
-        Path | None, typer.Option(help="A folder on the disk to measure; a temporary one, unless told")
+        Path | None, typer.Option(help="A folder on the disk to measure; default: a temporary one")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -48,8 +48,8 @@ def cron(
 @plainly
 def simulate(
     *,
-    begin: Annotated[str | None, typer.Option("--from", help="2027-01-31T09:00:00+01:00; now, unless told")] = None,
-    end: Annotated[str | None, typer.Option("--to", help="a day after --from, unless told")] = None,
+    begin: Annotated[str | None, typer.Option("--from", help="2027-01-31T09:00:00+01:00; default: now")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="default: a day after --from")] = None,
     handler: Annotated[str | None, typer.Option()] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000)] = 100,
     store: StoreOption = DEFAULT_STORE,
@@ -97,7 +97,7 @@ def top(
     url: UrlOption = DEFAULT_URL,
     token: TokenOption = None,
     interval: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds between two looks")] = 1.0,
-    rounds: Annotated[int | None, typer.Option("-n", min=1, help="How many looks; until Ctrl-C, unless told")] = None,
+    rounds: Annotated[int | None, typer.Option("-n", min=1, help="How many looks; default: until Ctrl-C")] = None,
 ) -> None:
     """Watch a server: its wheels, its tasks, and what happens."""
     from tickwheel.cli.client import Server  # noqa: PLC0415 - its packages are an extra

@@ -40,7 +40,7 @@ class Gate(Protocol):
     def admit(self) -> bool:
         """Decide when a worker is free, on the event loop and in the context of the run.
 
-        If it may not begin, nothing more is told of it: what becomes of it is the gate's to say.
+        If it may not begin, no outcome is reported: the gate decides what happens to the task.
         """
         ...
 
@@ -91,7 +91,7 @@ class Job:
         return True
 
     def not_begun(self) -> Outcome:
-        """Return what is told of a run that must not begin any more."""
+        """Return the outcome to report for a run that must not begin any more."""
         return Outcome(error=RunNotBegun(self.task.id))
 
 

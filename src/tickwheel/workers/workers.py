@@ -402,7 +402,7 @@ class Workers:
 
 
 def _told(job: Job, outcome: Outcome) -> Outcome:
-    """Return what is told of a run that was asked to stop, or that raised."""
+    """Return the outcome to report for a run that was asked to stop, or that raised."""
     value, error, raised = outcome
     if job.error is not None and not (error is None and job.began_s is not None and _was_cancelled(job.error)):
         return Outcome(value, job.error)
