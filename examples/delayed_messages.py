@@ -19,11 +19,10 @@ def main(url: str) -> None:
     """Send a few mails later, with a consumer that is not always in its best form."""
     sent: set[str] = set()
     with Scheduler(url) as scheduler:
-        scheduler.add(queue="mails", args={"text": "how was it?"}, delay="1s", id="survey", retry=QUICKLY)
         scheduler.add(queue="mails", args={"text": "welcome"}, delay="100ms", id="welcome", retry=QUICKLY)
         scheduler.add(queue="mails", args={"text": "your receipt"}, delay="300ms", id="receipt", retry=QUICKLY)
         while len(sent) < 3:
-            for message in scheduler.lease("mails", limit=10, lease="500ms", wait="10s"):
+            for message in scheduler.lease("mails", limit=10, lease="2s", wait="10s"):
                 text, token = message.args["text"], message.lease_token
                 if message.id == "receipt" and message.attempt == 1:
                     print(f"{text}: the mail server is busy")
@@ -34,6 +33,8 @@ def main(url: str) -> None:
                     print(f"{text}: sent at attempt {message.attempt}")
                     sent.add(message.id)  # in earnest: in a database, and looked for before it is sent
                     scheduler.ack(message.id, token)
+                    if message.id == "receipt":
+                        scheduler.add(queue="mails", args={"text": "how was it?"}, delay="1s", id="survey", retry=QUICKLY)
 
 
 if __name__ == "__main__":
