@@ -13,7 +13,7 @@ from functools import partial
 
 from tickwheel import AsyncTimers, IdleTimeouts
 
-IDLE = "1s"  # a minute or so in earnest
+IDLE = "2s"  # a minute or so in earnest
 
 
 async def serve(
@@ -40,7 +40,7 @@ async def talk(port: int, lines: int) -> int:
     for _ in range(lines):
         writer.write(b"hello\n")
         answered += bool(await reader.readline())
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.2)
     assert await reader.read() == b"", "the server closes"
     writer.close()
     return answered

@@ -23,7 +23,7 @@ reports: dict[str, str] = {}
 
 def office() -> AsyncScheduler:
     """Make a scheduler that knows how to report."""
-    scheduler = AsyncScheduler(store, clock=clock, lease_ttl_ms=DAY * 1000, rescan_ms=DAY * 1000)
+    scheduler = AsyncScheduler(store, clock=clock, lease_ttl_ms=DAY * 1000, rescan_ms=DAY * 1000, horizon_ms=DAY * 1000)
     scheduler.task("reports.monthly", retries=10)(report)
     return scheduler
 

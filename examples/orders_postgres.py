@@ -17,7 +17,7 @@ from tickwheel import Scheduler
 from tickwheel.testing.postgres import PostgresServer
 
 PAYABLE_FOR = {"card": "30 minutes", "invoice": "30 days"}
-QUICKLY = {"card": "1 second", "invoice": "1.5 seconds"}  # for a demonstration
+QUICKLY = {"card": "1 second", "invoice": "5 seconds"}  # for a demonstration
 
 TABLES = "CREATE TABLE IF NOT EXISTS orders (id int PRIMARY KEY, state text NOT NULL)"
 ADD = "SELECT tickwheel.tickwheel_add('orders.cancel', %s, delay => %s::interval, id => %s, retries => 10)"
@@ -68,8 +68,8 @@ def main(url: str) -> None:
     with shop.scheduler:  # makes its tables, and runs tasks
         first = max(shop.states(), default=0) + 1
         shop.place(first, "card")
-        shop.place(first + 1, "card")
-        shop.place(first + 2, "invoice")
+        shop.place(first + 1, "invoice")
+        shop.place(first + 2, "card")
         print(f"order {first + 1} is paid:", shop.pay(first + 1))
         while "unpaid" in shop.states().values():
             sleep(0.05)

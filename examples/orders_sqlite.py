@@ -24,7 +24,7 @@ from tickwheel import Scheduler
 from tickwheel.errors import UnknownTask
 
 PAYABLE_FOR = {"card": timedelta(minutes=30), "invoice": timedelta(days=30)}
-QUICKLY = {"card": timedelta(seconds=1), "invoice": timedelta(seconds=1.5)}  # for a demonstration
+QUICKLY = {"card": timedelta(seconds=1), "invoice": timedelta(seconds=5)}  # for a demonstration
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, state TEXT NOT NULL);
@@ -103,8 +103,8 @@ def main(folder: Path) -> None:
     shop.open()
     first = max(shop.states(), default=0) + 1
     shop.place(first, "card")
-    shop.place(first + 1, "card")
-    shop.place(first + 2, "invoice")
+    shop.place(first + 1, "invoice")
+    shop.place(first + 2, "card")
     print(f"order {first + 1} is paid:", shop.pay(first + 1))
     while "unpaid" in shop.states().values():
         sleep(0.05)
