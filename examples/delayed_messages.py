@@ -34,7 +34,7 @@ def main(url: str) -> None:
                     sent.add(message.id)  # in earnest: in a database, and looked for before it is sent
                     scheduler.ack(message.id, token)
                     if message.id == "receipt":
-                        scheduler.add(queue="mails", args={"text": "how was it?"}, delay="1s", id="survey", retry=QUICKLY)
+                        scheduler.add(queue="mails", args={"text": "how was it?"}, delay="1s", id="survey")
 
 
 if __name__ == "__main__":
