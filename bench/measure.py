@@ -20,7 +20,7 @@ __all__ = ["Cell", "Sample", "SampleFailed", "take_sample"]
 
 TIMED_NS_MIN = 20_000_000  # a shorter section is repeated: below this, interrupts weigh too much
 PASSES_S_MAX = 0.4  # but set-ups are not repeated for longer than this
-TIMEOUT_S = 60  # for what nobody could preview_runs
+TIMEOUT_S = 60  # for what nobody could foresee
 
 
 @dataclass(frozen=True, slots=True)
