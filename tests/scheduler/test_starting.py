@@ -352,3 +352,19 @@ def test_a_second_stop_can_make_the_grace_period_shorter(world: World) -> None:
         assert 3_000 <= world.now() - begun_ms < 4_000
 
     aio.run(main(), clock=world.clock)
+
+
+def test_tasks_of_a_scheduler_that_someone_cancels_are_missed(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        scheduler = world.scheduler()
+        await scheduler.start()
+        for task in others():
+            task.cancel()
+        await asyncio.sleep(1)
+        said = [record.message for record in caplog.records if record.levelname == "ERROR"]
+        assert said == ["the scheduler's asyncio tasks were cancelled: nothing runs until it is stopped and started"]
+        await scheduler.stop()
+        await check_works(world, scheduler, "afterwards")
+
+    aio.run(main(), clock=world.clock)
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1, "an orderly end is none"

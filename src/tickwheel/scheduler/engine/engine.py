@@ -163,6 +163,7 @@ class Engine:
         self._grace_s = math.inf  # at most, however long stop() was told to wait
         self._grace: asyncio.Timeout | None = None  # while runs are waited for
         self._loops: list[asyncio.Task[None]] = []
+        self._ending = False  # they are cancelled, or were by someone else
         self._wall_ahead_ns = clock.time_ns() - clock.monotonic_ns()
 
     def _now(self) -> int:
@@ -209,9 +210,10 @@ class Engine:
             await self._ownership.leave()
 
     def _begin(self, **steps: Callable[[], object]) -> None:
-        self._loops += [asyncio.create_task(self._persist(name, step)) for name, step in steps.items()]
+        self._loops += [asyncio.create_task(self._run_loop(name, step)) for name, step in steps.items()]
 
     async def _end_loops(self) -> None:
+        self._ending = True
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -250,6 +252,15 @@ class Engine:
         if self._grace is not None and not self._grace.expired():
             ends = asyncio.get_running_loop().time() + grace_s
             self._grace.reschedule(min(ends, self._grace.when() or ends))
+
+    async def _run_loop(self, name: str, step: Callable[[], object]) -> None:
+        """Take a step again and again until we end, and say so if it was someone else who ended it."""
+        try:
+            await self._persist(name, step)
+        finally:
+            if not self._ending:
+                self._ending = True  # said once
+                log.error("the scheduler's asyncio tasks were cancelled: nothing runs until it is stopped and started")
 
     async def _persist(self, name: str, step: Callable[[], object]) -> None:
         """Take a step again and again; wait longer and longer while the store is away."""
