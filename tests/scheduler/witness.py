@@ -261,11 +261,12 @@ class Witness:
 
     def unbegun(self, node: Node, modelled: Modelled, finish: Finish) -> Iterator[tuple[str, Step]]:
         """List what may become of a task whose handler was not called."""
-        yield "released", lambda model, _: model.release()
+        yield "released", lambda model, now: model.release(now)
 
-        def release_set_back(model: Modelled, _: int) -> None:
-            model.release()
-            self.set_back(finish.task.id, model, finish.task.run_at)
+        def release_set_back(model: Modelled, now: int) -> Modelled | None:
+            replaced = model.release(now)
+            self.set_back(finish.task.id, replaced or model, finish.task.run_at)
+            return replaced
 
         yield "released, since the clock was set back", release_set_back
         partition = finish.lease.partition

@@ -197,6 +197,9 @@ class PromiseMachine(RuleBasedStateMachine):
         self.runner.run(self.store.remove([name]))
         if modelled.state != "running":
             del self.model[name]
+            # Attempts of a task that is added under the id again are counted from 1 again, as an owner knows: it claims
+            # nothing under an id whose outcome it still has to write.
+            self.stale = [finish for finish in self.stale if finish.task.id != name]
 
     @rule(ms=st.integers(1, 25))
     def pass_time(self, ms: int) -> None:
@@ -238,7 +241,7 @@ class PromiseMachine(RuleBasedStateMachine):
         """Give up a claim."""
         name = min(self.claimed.keys() - self.begun.keys())
         self.write(transitions.release(self.claimed.pop(name)))
-        self.model[name].release()
+        self.model[name] = self.model[name].release(self.now) or self.model[name]
 
     @precondition(lambda self: self.begun)
     @rule(name=names, how=st.sampled_from(OUTCOMES))

@@ -414,15 +414,13 @@ class Modelled:
         """End a run that was asked to stop."""
         return self.end("cancelled", now)
 
-    def release(self) -> None:
-        """Give up a claim before the run began."""
-        if self.asked_to_stop == "task" and self.later is not None:
-            self.asked_to_stop = ""
-            self._take_over("cancelled", 0)
-            return
-        self.state = "cancelled" if self.asked_to_stop == "task" else "pending"
-        if self.state == "cancelled":
-            self.asked_to_stop = ""
+    def release(self, now: int) -> "Modelled | None":
+        """Give up a claim before the run began; what was asked to stop meanwhile does not begin."""
+        if self.asked_to_stop == "run" or (self.asked_to_stop and self.later is not None):
+            return self.end("cancelled", now, None)
+        self.state = "cancelled" if self.asked_to_stop else "pending"
+        self.asked_to_stop = ""
+        return None
 
     def _again(self, word: str, now: int, due_at: int) -> "Modelled | None":
         if self.asked_to_stop:
