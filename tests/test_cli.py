@@ -198,10 +198,10 @@ def test_a_worker_logs_failures_and_takes_store_concurrency_and_metrics_port(tmp
         assert "2 handlers (count, fail), 64 partitions of sqlite:///tasks.db" in worker.stdout.readline()
         while any(task["status"] in ("pending", "running") for task in answer(tmp_path, "list")["tasks"]):
             pass
-        with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/metrics", timeout=10) as metrics:
+        with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/metrics", timeout=60) as metrics:
             assert 'tickwheel_tasks_failed_total{handler="fail"} 1.0' in metrics.read().decode()
         worker.send_signal(signal.SIGINT)
-        out, err = worker.communicate(timeout=30)
+        out, err = worker.communicate(timeout=60)
     assert (worker.returncode, out.splitlines()[-1]) == (0, "tickwheel: stopped")
     assert "task 'fail' of 'fail' failed" in err
     assert "ValueError: no such customer" in err

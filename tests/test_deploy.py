@@ -115,7 +115,7 @@ def test_a_node_as_it_is_told_answers_its_probes(database: Database, tmp_path: P
     assert {probe["port"] for probe in probes().values()} == {"http"}
     with Served(tmp_path, app=None, **told) as served:
         for probe in probes().values():
-            assert httpx.get(served.url + probe["path"], timeout=10).json()["status"] == "ok"
-        assert httpx.get(f"{served.url}/v1/cluster", timeout=10).status_code == 401
-        mine = httpx.get(f"{served.url}/v1/cluster", headers={"Authorization": f"Bearer {token}"}, timeout=10).json()
+            assert httpx.get(served.url + probe["path"], timeout=60).json()["status"] == "ok"
+        assert httpx.get(f"{served.url}/v1/cluster", timeout=60).status_code == 401
+        mine = httpx.get(f"{served.url}/v1/cluster", headers={"Authorization": f"Bearer {token}"}, timeout=60).json()
         assert len(mine["partitions"]) == 64, "it runs what is delivered"

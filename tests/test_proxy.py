@@ -20,7 +20,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 def through_a_proxy(story: Callable[[Proxy], Awaitable[None]]) -> None:
     async def main() -> None:
         async with (
-            asyncio.timeout(20),
+            asyncio.timeout(60),
             await asyncio.start_server(echo, "127.0.0.1", 0) as server,
             Proxy.to(server.sockets[0].getsockname()) as proxy,
         ):

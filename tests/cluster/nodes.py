@@ -33,7 +33,7 @@ from tickwheel.tasks import Status, Task
 __all__ = ["FORKING", "LEASE_MS", "PATIENCE_S", "WALL_AHEAD_NS", "Nodes", "now_ns", "on_stage", "play", "until"]
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE_S = 30.0  # for what takes a second or two on a machine that has nothing else to do
+PATIENCE_S = 90.0  # for what takes a second or two on a machine that has nothing else to do
 LEASE_MS = 2_000
 WALL_AHEAD_NS = time.time_ns() - time.monotonic_ns()
 

@@ -84,7 +84,7 @@ def server_crashes(server: Server, *signals: signal.Signals) -> Callable[[Nodes]
 
 async def told(heard: AsyncIterator[dict[int, Change]], partition: int) -> bool:
     """Wait to be told of a partition, and not of all of them."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for partitions in heard:
             if partitions.keys() == {partition}:
                 return True

@@ -323,7 +323,7 @@ def test_the_code_of_a_key_may_touch_another(timers: ManualTimers) -> None:
     touched.clear()
     toucher = threading.Thread(target=timeouts.touch, args=(key,), daemon=True)
     toucher.start()
-    toucher.join(20)
+    toucher.join(60)
     assert (touched, toucher.is_alive()) == ([True], False)
 
 

@@ -323,7 +323,7 @@ def test_a_load_of_a_thread_that_a_forked_child_lacks_is_not_waited_for() -> Non
     if child == 0:
         waiter = Thread(target=lambda: os._exit(cache.get_or_load("k", lambda _: 42)), daemon=True)
         waiter.start()
-        waiter.join(20)  # for ever, before
+        waiter.join(60)  # for ever, before
         os._exit(1)
     end.set()
     thread.join()
@@ -351,7 +351,7 @@ def test_a_forked_child_does_not_wait_for_the_lock_of_a_thread_that_it_lacks() -
     if child == 0:
         writer = Thread(target=lambda: os._exit(cache.setdefault("k", 2)), daemon=True)
         writer.start()
-        writer.join(20)  # for ever, before
+        writer.join(60)  # for ever, before
         os._exit(1)
     end.set()
     thread.join()

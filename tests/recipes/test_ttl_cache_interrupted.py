@@ -205,7 +205,7 @@ def usable(cache: "TTLCache[Any, Any]") -> bool:
     """Tell whether another thread can get the lock."""
     other = Thread(target=cache.peek, args=("anything",), daemon=True)
     other.start()
-    other.join(20)
+    other.join(60)
     return not other.is_alive()
 
 

@@ -24,7 +24,7 @@ class OnAStore:
 
         with scheduler:
             task = scheduler.add("add", {"left": 3, "right": 4})
-            assert ran.wait(10)
+            assert ran.wait(60)
         with Scheduler(url, run=False) as other:
             kept = other.get(task.id)
             assert (kept.status, kept.result) == (Status.COMPLETED, 7)
@@ -58,7 +58,7 @@ class OnAStore:
         runner.task("note")(ran.set)
         with runner, Scheduler(url, run=False) as adder:
             adder.add("note")
-            assert ran.wait(10)
+            assert ran.wait(60)
 
     def test_two_schedulers_on_one_store_never_run_a_task_at_the_same_time(self, url: str) -> None:
         ran: list[str] = []

@@ -43,7 +43,7 @@ def test_a_method_called_on_its_own_loop_raises_at_once(method: str) -> None:
 
     with scheduler:
         scheduler.add("call")
-        assert done.wait(10), "it hangs"
+        assert done.wait(60), "it hangs"
         [error] = raised
         assert isinstance(error, BlockingCall)
         assert "was called on the scheduler's own event loop" in str(error)
@@ -76,13 +76,13 @@ def test_a_plain_function_can_use_its_scheduler_also_while_it_stops() -> None:
     @scheduler.task("chain")
     def chain() -> None:
         begun.set()
-        assert stopping.wait(10)
+        assert stopping.wait(60)
         scheduler.add("chain", id="next", delay="1h")
         counted.append(scheduler.counts()[Status.PENDING])
 
     scheduler.start()
     scheduler.add("chain")
-    assert begun.wait(10)
+    assert begun.wait(60)
     stop = threading.Thread(target=scheduler.stop)
     stop.start()
     stopping.set()
@@ -198,7 +198,7 @@ def test_no_handler_ends_the_loop(harm: Callable[[], Any], caplog: pytest.LogCap
         with scheduler:
             scheduler.add("harm")
             scheduler.add("other", delay=0.1)
-            assert ran.wait(10)
+            assert ran.wait(60)
             scheduler.counts()
 
     user = threading.Thread(target=use, daemon=True)

@@ -248,7 +248,7 @@ def test_an_error_of_the_workers_that_a_handler_raises_is_an_ordinary_failure(er
     with scheduler:
         for pool, is_failed in failed.items():
             scheduler.add(pool, id=pool)
-            assert is_failed.wait(10), f"{pool}: {scheduler.get(pool)}"
+            assert is_failed.wait(60), f"{pool}: {scheduler.get(pool)}"
             task = scheduler.get(pool)
             assert (task.status, task.failures) == (Status.FAILED, 1)
             assert type(error).__name__ in (task.error or "")

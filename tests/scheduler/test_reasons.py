@@ -98,7 +98,7 @@ def test_a_node_that_cannot_write_says_so(world: World) -> None:
             await asyncio.sleep(1)
             assert await code_of(scheduler, "a") == "store_unavailable"
             full.away = False
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await ran.wait()
 
     world.perform(story)

@@ -47,7 +47,7 @@ class Cluster(World):
 
     async def shared(self, *nodes: AsyncScheduler) -> None:
         """Wait until the partitions are shared among nodes."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len({lease.node for lease in await self.store.leases()}) < len(nodes):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 

@@ -139,5 +139,5 @@ def test_signals_stay_as_they_are_for_a_scheduler_on_another_thread(tmp_path: Pa
     with start_program(tmp_path, text) as program:
         wait_until_begun(program)
         os.kill(program.pid, signal.SIGTERM)
-        program.communicate(timeout=30)
+        program.communicate(timeout=60)
     assert program.returncode == -signal.SIGTERM

@@ -29,7 +29,7 @@ def test_in_memory_any_callable_will_do() -> None:
 
     with Scheduler("memory://") as scheduler:
         scheduler.add(closure)
-        assert ran.wait(10)
+        assert ran.wait(60)
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class Served:
             text=True,
         )
         self.url = self._ready()
-        self.client = httpx.Client(base_url=self.url, timeout=30)
+        self.client = httpx.Client(base_url=self.url, timeout=60)
 
     def _ready(self) -> str:
         assert self.process.stdout is not None
@@ -118,7 +118,7 @@ class Served:
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop it, and return its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=60)
 
     def __enter__(self) -> Self:
         return self

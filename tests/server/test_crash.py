@@ -37,7 +37,7 @@ def struck(served: Served, prefix: str, number: int) -> list[str]:
     async def main() -> list[str]:
         acknowledged: list[str] = []
         enough = asyncio.Event()
-        async with httpx.AsyncClient(base_url=served.url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=served.url, timeout=60) as client:
             adding = [
                 asyncio.create_task(add_on(client, f"{prefix}-c{n}", acknowledged, enough)) for n in range(CLIENTS)
             ]
@@ -54,7 +54,7 @@ def test_what_was_acknowledged_is_there_after_kills(tmp_path: Path) -> None:
     for round_number in range(KILLS):
         with Served(tmp_path, "--rate", "0") as served:
             acknowledged += struck(served, f"r{round_number}", signal.SIGKILL)
-            assert served.process.wait(timeout=30) == -signal.SIGKILL
+            assert served.process.wait(timeout=60) == -signal.SIGKILL
     with Served(tmp_path, "--rate", "0") as served:
         assert len(acknowledged) >= KILLS * ADDED_BEFORE
         assert set(acknowledged) <= set(served.tasks())
@@ -71,7 +71,7 @@ def test_told_to_stop_it_ends_in_order(tmp_path: Path) -> None:
         served.add("slow", id="short", args={"seconds": 1.0})
         served.until("/v1/tasks/short", status="running")
         acknowledged = struck(served, "t", signal.SIGTERM)
-        assert served.process.wait(timeout=30) == 0
+        assert served.process.wait(timeout=60) == 0
     begun = time.monotonic()
     with Served(tmp_path, "--rate", "0") as served:
         assert time.monotonic() - begun < 20

@@ -23,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @contextmanager
 def listening(server: Served, last_id: str | None = None) -> Iterator[Iterator[dict[str, Any]]]:
     headers = {} if last_id is None else {"last-event-id": last_id}
-    with httpx.stream("GET", f"{server.url}v1/events", headers=headers, timeout=30) as answer:
+    with httpx.stream("GET", f"{server.url}v1/events", headers=headers, timeout=60) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = answer.iter_lines()
@@ -86,7 +86,7 @@ def test_there_are_so_many_streams_and_no_more(server: Served) -> None:
         assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (429, "too-many-streams")
         assert answer.headers["retry-after"] == "5"
     for _ in range(1000):  # it notices in its own time that they have left
-        with httpx.stream("GET", f"{server.url}v1/events", timeout=30) as answer:
+        with httpx.stream("GET", f"{server.url}v1/events", timeout=60) as answer:
             if answer.status_code == 200:
                 return
     raise AssertionError("no stream was given back")

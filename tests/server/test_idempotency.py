@@ -41,7 +41,7 @@ def test_what_was_refused_can_be_mended_under_the_same_key(server: Served) -> No
 
 def test_of_many_at_once_one_is_done(server: Served) -> None:
     async def main() -> list[httpx.Response]:
-        async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=server.url, timeout=60) as client:
             sent = (
                 client.post(
                     "/v1/tasks",
@@ -67,7 +67,7 @@ def test_after_a_crash_a_request_is_known_again(tmp_path: Path) -> None:
         ids = [item["task"]["id"] for item in keyed(served, "b", many, "/v1/tasks:batch").json()["items"]]
         served.until(f"/v1/tasks/{ids[1]}", status="completed")
         served.process.kill()
-        served.process.wait(timeout=30)
+        served.process.wait(timeout=60)
     with Served(tmp_path) as served:
         again = keyed(served, "k", one)
         assert (again.status_code, again.headers["idempotency-replayed"]) == (201, "true")

@@ -159,7 +159,7 @@ def test_a_server_that_stops_sends_consumers_away(tmp_path: Path) -> None:
 
         consumer = threading.Thread(target=consume, args=(server.url,))
         consumer.start()
-        assert known.wait(10)
+        assert known.wait(60)
         add(server, "other", id="leased")
         assert lease(server, "other")
         assert server.stop() == 0

@@ -264,7 +264,7 @@ def test_a_task_comes_and_goes_with_the_users_transaction(database: Database, ad
             assert not await user.fetch("SELECT FROM orders")
             assert sum((await scheduler.counts()).values()) == 0
             await add(database.server.url, database.schema, commit=True)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert await ran.get() == name
             assert await user.fetchval("SELECT id FROM orders") == name
         await user.close()

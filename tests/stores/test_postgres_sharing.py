@@ -65,7 +65,7 @@ def test_what_is_new_is_not_lost_when_another_id_of_its_batch_appears_meanwhile(
         async with user.transaction():
             await user.execute("SELECT FROM tasks WHERE id = 'there' FOR UPDATE")
             adding = asyncio.create_task(store.add([task("there"), task("meanwhile"), task("new")], "keep"))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not await user.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
             await user.execute("SELECT tickwheel_add('orders.cancel', id => 'meanwhile')")

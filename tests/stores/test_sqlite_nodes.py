@@ -26,7 +26,7 @@ from tickwheel.stores.sqlite.notifier import ping
 from tickwheel.stores.sqlite.statements import MIGRATIONS
 from tickwheel.testing.stores.scenario import task
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 EVERYTHING = range(64)
 
 Child = Callable[..., "subprocess.Popen[str]"]

@@ -130,7 +130,7 @@ def test_two_processes_work_on_one_file(tmp_path: Path, child: Child) -> None:
         assert other.stdin is not None
         other.stdin.write("a b c\n")
         other.stdin.flush()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert 3 in await anext(heard)
         assert await asyncio.to_thread(told, other) == "added"
         assert all(await store.get(["a", "b", "c"]))

@@ -82,7 +82,7 @@ async def send_to(url: str, *, webhooks: Webhooks | None = None, **wishes: Any) 
         added = await scheduler.add(webhook=Webhook(url=url, headers=headers), **told)
         over = asyncio.Event()
         scheduler.events.listen(lambda _: over.set())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (task := await scheduler.get(added.id)).status not in ENDED:
                 over.clear()
                 await over.wait()

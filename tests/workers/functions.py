@@ -13,7 +13,7 @@ from typing import Any
 from tickwheel.errors import WorkersClosed
 from tickwheel.tasks import Handler, Task, TaskContext
 
-PATIENCE_S = 30.0  # for what must happen; far more than it takes
+PATIENCE_S = 60.0  # for what must happen; far more than it takes
 
 
 def task(id: str = "t", *, priority: int = 0, timeout_ms: int = 30_000, **args: Any) -> Task:  # noqa: A002

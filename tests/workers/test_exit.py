@@ -61,7 +61,7 @@ def wait_gone(pid: int) -> None:
 )
 def test_program_ends_though_a_thread_never_returns(tmp_path: Path, then: str) -> None:
     program = start(tmp_path, then)
-    out, err = program.communicate(timeout=30)
+    out, err = program.communicate(timeout=60)
     assert (program.returncode, err) == (0, "")
     wait_gone(int(out))
 
@@ -71,5 +71,5 @@ def test_process_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     assert program.stdout is not None
     pid = int(program.stdout.readline())
     os.kill(program.pid, signal.SIGKILL)
-    program.communicate(timeout=30)
+    program.communicate(timeout=60)
     wait_gone(pid)

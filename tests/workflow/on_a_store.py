@@ -78,7 +78,7 @@ class Place:
 
 
 async def until(ready: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await ready():  # noqa: ASYNC110 - schedulers and stores, and nobody to tell
             await asyncio.sleep(0.01)
 

@@ -23,7 +23,7 @@ def test_an_engine_is_used_through_a_blocking_scheduler(tmp_path: Path) -> None:
         scheduler.run(engine.open())
         assert scheduler.run(engine.deploy(tmp_path / "approve.bpmn")) == ["approve_it"]
         instance = scheduler.run(engine.start("approve_it", {"limit": "P1D"}))
-        assert done.wait(10)
+        assert done.wait(60)
         assert scheduler.run(engine.get(instance)).data["approved"] is False
         scheduler.run(engine.close())
 
