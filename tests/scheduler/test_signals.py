@@ -17,7 +17,7 @@ BLOCKING = """
 import signal, sys, time
 from tickwheel import Scheduler
 
-scheduler = Scheduler("sqlite:///tasks.db", grace_s=60, threads=1)
+scheduler = Scheduler("sqlite:///tasks.db", grace_s=300, threads=1)
 
 @scheduler.task("work")
 def work(seconds: float) -> str:
@@ -35,7 +35,7 @@ ASYNC = """
 import asyncio, signal
 from tickwheel import AsyncScheduler
 
-scheduler = AsyncScheduler("sqlite:///tasks.db", grace_s=60)
+scheduler = AsyncScheduler("sqlite:///tasks.db", grace_s=300)
 
 @scheduler.task("work", concurrency=1)
 async def work(seconds: float) -> str:
@@ -90,21 +90,21 @@ def test_a_signal_lets_running_tasks_end_and_begins_no_others(tmp_path: Path, te
     with start_program(tmp_path, text) as program:
         wait_until_begun(program)
         program.send_signal(number)
-        assert end(program, within_s=30) == "ended\n"
+        assert end(program, within_s=60) == "ended\n"
     (first, _), (second, failures) = sorted(statuses(tmp_path))
     assert (first, second, failures) == (Status.COMPLETED, Status.PENDING, 0)
 
 
 @PROGRAMS
 def test_a_second_signal_ends_the_grace_period(tmp_path: Path, text: str) -> None:
-    add(tmp_path, seconds=120)
+    add(tmp_path, seconds=600)
     with start_program(tmp_path, text) as program:
         wait_until_begun(program)
         program.send_signal(signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
             program.wait(1)
         program.send_signal(signal.SIGTERM)
-        assert end(program, within_s=10) == "ended\n"
+        assert end(program, within_s=60) == "ended\n"
     assert statuses(tmp_path) == [(Status.PENDING, 0)] * 2, "both run again"
 
 
@@ -125,7 +125,7 @@ Ownership.take = killed
         1,
     )
     with start_program(tmp_path, started) as program:
-        assert end(program, within_s=30) == "ended\n"
+        assert end(program, within_s=60) == "ended\n"
     add(tmp_path, seconds=0)
     assert statuses(tmp_path) == [(Status.PENDING, 0)] * 2
 
