@@ -89,8 +89,8 @@ async def finish(sessions: Sessions, finishes: Sequence[Finish], now: int, given
     after = [transitions.finish(each.task, each.task, now) for each in finishes]
     columns = list(columns_of(after, [validation.encode(task) for task in after]))
     answers = [False] * len(finishes)
-    asked_to_stop = any(each.task.cancel_requested for each in finishes)  # what becomes of it takes how it is stored
-    if len({task.id for task in after}) == len(after) and not asked_to_stop:
+    at_once = not any(transitions.depends_on_stored(each.task) for each in finishes)
+    if at_once and len({task.id for task in after}) == len(after):
         leases = {_token(each): each.lease for each in finishes}
         numbers = {token: number for number, token in enumerate(leases, 1)}
         columns[PART] = written([each.lease.partition for each in finishes])

@@ -105,8 +105,8 @@ async def finish(shards: Shards, finishes: Sequence[Finish], time: Callable[[], 
     now = await time() if any(map(_is_timeless, finishes)) else 0
     rows: dict[int, tuple[Any, ...]] = {}
     for number, each in enumerate(finishes):
-        if each.task.cancel_requested:
-            continue  # what becomes of it takes how it is stored
+        if transitions.depends_on_stored(each.task):
+            continue
         before = replace(each.task, version=each.task.version - 1, attempt=each.task.attempt - 1)
         rows[number] = _row(each, prefix_of(before), transitions.finish(each.task, each.task, now))
     done = await _finish(shards, finishes, rows) if rows else set()

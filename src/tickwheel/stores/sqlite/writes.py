@@ -222,7 +222,7 @@ class Transaction:
     def finish(self, finishes: Sequence[Finish], after: Sequence[Task], bodies: Sequence[bytes]) -> list[bool]:
         """Put finished tasks back; brought along is how they will be if nobody has changed them since the claim."""
         ours = finishable(self._connection, finishes)
-        if all(ours) and not any(finish.task.cancel_requested for finish in finishes):
+        if all(ours) and not any(transitions.depends_on_stored(finish.task) for finish in finishes):
             before = self._connection.total_changes()
             self._connection.executemany(SQL["finish"], map(_finished_row, finishes, after, bodies))
             if self._connection.total_changes() - before == len(finishes):  # almost always: each was as it was claimed

@@ -23,6 +23,7 @@ True
 from tickwheel.tasks.transitions.claims import (
     claim,
     conclude,
+    depends_on_stored,
     finish,
     may_claim,
     may_finish,
@@ -73,6 +74,7 @@ __all__ = [
     "claim",
     "conclude",
     "crash",
+    "depends_on_stored",
     "expire",
     "fail",
     "fail_for_good",

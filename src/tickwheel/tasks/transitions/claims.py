@@ -15,7 +15,17 @@ from msgspec.structs import replace
 from tickwheel.tasks.record import ENDED, Run, Status, Task, UnreadableTask
 from tickwheel.tasks.transitions.series import continue_series, take_over
 
-__all__ = ["claim", "conclude", "finish", "may_claim", "may_finish", "may_move", "move", "was_merged"]
+__all__ = [
+    "claim",
+    "conclude",
+    "depends_on_stored",
+    "finish",
+    "may_claim",
+    "may_finish",
+    "may_move",
+    "move",
+    "was_merged",
+]
 
 
 def may_claim(task: Task, until: int) -> bool:
@@ -60,6 +70,11 @@ def may_finish(there: Task, wanted: Task, partition: int) -> bool:
 def finish(running: Task, wanted: Task, now: int, skipped: Sequence[Run] = ()) -> Task:
     """Make of a running task what its owner wants; whether it is the owner's to change was found out before."""
     return conclude(running, wanted, now, skipped)[0]
+
+
+def depends_on_stored(wanted: Task) -> bool:
+    """Tell whether what becomes of a task takes how it is stored, though nobody changed it since its claim."""
+    return wanted.cancel_requested or wanted.following is not None
 
 
 def conclude(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tuple[Task, Sequence[Run]]:

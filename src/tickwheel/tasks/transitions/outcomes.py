@@ -154,9 +154,7 @@ def expire(task: Task, now: int) -> Ended:
     """Cancel a task that would begin after it expired, with its series; there is no run to remember."""
     assert task.expires_at is not None
     reason = f"expired {(now - task.expires_at) / 1000:g} s before it could begin"
-    return Ended(
-        replace(task, status=Status.CANCELLED, finished_at=now, reason=reason, reason_code="expired", following=None)
-    )
+    return Ended(replace(task, status=Status.CANCELLED, finished_at=now, reason=reason, reason_code="expired"))
 
 
 def skip_missed(task: Task, now: int, missed_until: int) -> Ended | None:
@@ -173,7 +171,7 @@ def skip_missed(task: Task, now: int, missed_until: int) -> Ended | None:
         reason = f"skipped: {(now - first) / 1000:g} s late"
         run = _skipped(task, reason, now)
         after = replace(task, status=Status.CANCELLED, finished_at=now, started_at=None)
-        return Ended(replace(after, reason=reason, reason_code="skipped", following=None), run)
+        return Ended(replace(after, reason=reason, reason_code="skipped"), run)
     return _pass_over(task, missed_until - grace_ms(task) - 1, now, None)
 
 

@@ -87,6 +87,19 @@ class Running(Opening):
         await raised(TaskRunning, store.add([new], "replace"))
 
     @scenario
+    async def test_what_replaces_a_running_task_takes_its_place_though_no_retry_begins_before_it_expires(
+        self, store: LegalStore, clock: VirtualClock
+    ) -> None:
+        now = now_of(clock)
+        [lease], [running] = await start(store, replace(series(clock), expires_at=now + 100))
+        await store.add([task("a", now + 5000, handler="other")], "replace")
+        died = await finish(store, lease, transitions.crash(running, now, 0.0))
+        [again] = await store.claim([lease], ["a"], died.run_at)
+        after = await finish(store, lease, transitions.expire(again, died.run_at))
+        assert (after.status, after.handler, after.run_at) == (Status.PENDING, "other", now + 5000)
+        assert ids(await store.due([lease], now + 5000, None, 10)) == ["a"]
+
+    @scenario
     async def test_a_running_one_off_is_debounced_for_one_following_run(
         self, store: LegalStore, _clock: VirtualClock
     ) -> None:
