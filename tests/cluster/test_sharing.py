@@ -11,7 +11,7 @@ from tests.scheduler.flaky import FlakyStore
 from tickwheel.errors import StoreUnavailable
 from tickwheel.observe.picture import MOVES
 from tickwheel.scheduler import AsyncScheduler
-from tickwheel.tasks import Status
+from tickwheel.tasks import LatePolicy, Status
 
 
 def test_the_first_node_has_everything_when_it_is_started(cluster: Cluster) -> None:
@@ -129,6 +129,7 @@ def test_a_partition_is_given_back_only_when_nothing_runs_in_it(cluster: Cluster
         await asyncio.sleep(8)
         assert await cluster.held() == {"a": 64}
         await cluster.until({"a": 32, "b": 32}, 10)
+        await asyncio.sleep(10)
         assert Counter(cluster.by).most_common(1)[0][1] == 1
         assert len(cluster.by) == 64
         assert (await a.counts())[Status.COMPLETED] == 64
@@ -267,3 +268,84 @@ def test_whichever_call_fails_in_a_take_over_every_task_runs(after: bool) -> Non
     start_calls = 10  # those of the start are tested elsewhere
     failed = {take_over(fail_at, after=after)[1] for fail_at in range(start_calls, calls)}
     assert {"heartbeat", "leases", "renew", "acquire", "orphans", "due", "claim", "finish"} <= failed
+
+
+def test_what_is_due_does_not_wait_for_the_longest_run_where_another_node_joins(cluster: Cluster) -> None:
+    async def story() -> None:
+        a = await cluster.join("a")
+        for partition in range(64):
+            await a.add("whose", {"what": "long", "seconds": 100.0}, id=id_in(partition, "long"))
+        await asyncio.sleep(1)
+        await cluster.join("b")
+        await asyncio.sleep(0.5)
+        for partition in range(64):
+            await a.add("whose", {"what": str(partition)}, id=id_in(partition))
+        await asyncio.sleep(5)
+        assert Counter(cluster.by)["a", "long"] == 64
+        assert {what for _, what in cluster.by} == {"long", *map(str, range(64))}
+        assert await cluster.held() == {"a": 64}, "they stay where something runs"
+        await asyncio.sleep(100)
+        await cluster.until({"a": 32, "b": 32}, 60)
+
+    cluster.live(story)
+
+
+def test_what_waited_for_a_limit_was_not_missed_when_another_node_takes_it(cluster: Cluster) -> None:
+    async def story() -> None:
+        skip = LatePolicy(mode="skip", grace_ms=500)
+        a = await cluster.join("a")
+
+        async def one_by_one(what: str) -> None:
+            cluster.ran.append((cluster.now(), what))
+            await asyncio.sleep(5)
+
+        a.task("limited", concurrency=1)(one_by_one)
+        await a.add("limited", {"what": "first"})
+        await asyncio.sleep(0.5)
+        for number in range(10):
+            await a.add("limited", {"what": "waits"}, id=str(number), late=skip)
+        await asyncio.sleep(2)
+        b = cluster.nodes["b"] = cluster.scheduler()
+        b.task("limited", concurrency=1)(one_by_one)
+        await b.start()
+        await asyncio.sleep(100)
+        assert Counter(what for _, what in cluster.ran) == {"first": 1, "waits": 10}
+
+    cluster.live(story)
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_what_was_paused_while_a_node_ran_was_not_missed(cluster: Cluster, how: str) -> None:
+    async def story() -> None:
+        skip = LatePolicy(mode="skip", grace_ms=300)
+        a = await cluster.join("a")
+        await a.add("note", {"what": "paused"}, id="paused", late=skip, delay=0.3)
+        await a.pause("paused")
+        await asyncio.sleep(1)
+        if how == "killed":
+            await a.add("note", {"what": "later"})
+            await asyncio.sleep(2)  # that tasks are run is noted when some came due
+            cluster.die("a")
+        else:
+            await cluster.leave("a")
+        await asyncio.sleep(60)
+        b = await cluster.join("b")
+        await cluster.until({"b": 64}, 60)
+        await b.resume("paused")
+        await asyncio.sleep(1)
+        assert (await b.get("paused")).status is Status.COMPLETED
+
+    cluster.live(story)
+
+
+def test_what_came_due_while_no_node_ran_was_missed(cluster: Cluster) -> None:
+    async def story() -> None:
+        a = await cluster.join("a")
+        await a.add("note", {"what": "missed"}, id="missed", late=LatePolicy(mode="skip", grace_ms=300), delay=10)
+        await cluster.leave("a")
+        await asyncio.sleep(60)
+        b = await cluster.join("b")
+        await asyncio.sleep(1)
+        assert (await b.get("missed")).status is Status.CANCELLED
+
+    cluster.live(story)

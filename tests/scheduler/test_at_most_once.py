@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -9,11 +11,13 @@ import pytest
 
 from tests.scheduler.programs import start_program
 from tests.scheduler.worlds import World
+from tickwheel import Scheduler
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.tasks import Status
 
 TASKS = 1_000
 DIES_AT = 40
+BACKLOG = 800
 SLOTS = {"thread": 8, "loop": 16}
 
 PROGRAM = """
@@ -94,3 +98,24 @@ def test_what_can_be_claimed_ahead_is_not_held_up_by_it() -> None:
         assert len(world.ran) == 200
 
     world.play(story)
+
+
+@pytest.mark.parametrize("concurrency", [None, 2])
+def test_one_of_high_priority_begins_before_a_backlog_of_low_priority(concurrency: int | None) -> None:
+    began: list[str] = []
+    over = threading.Event()
+    with Scheduler("memory://", threads=4) as scheduler:
+
+        @scheduler.task("work", concurrency=concurrency)
+        def work(what: str) -> None:
+            began.append(what)
+            if what == "once":
+                over.set()
+            time.sleep(0.01)
+
+        scheduler.add_many({"handler": "work", "args": {"what": "low"}, "priority": -10} for _ in range(BACKLOG))
+        while not began:
+            time.sleep(0.001)
+        scheduler.add("work", {"what": "once"}, priority=1000, at_most_once=True)
+        assert over.wait(60)
+    assert began.index("once") < BACKLOG / 2

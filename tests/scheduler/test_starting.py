@@ -1,6 +1,8 @@
 """Starting and stopping: once or often, at the same time, and broken off at any moment."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -354,17 +356,43 @@ def test_a_second_stop_can_make_the_grace_period_shorter(world: World) -> None:
     aio.run(main(), clock=world.clock)
 
 
-def test_tasks_of_a_scheduler_that_someone_cancels_are_missed(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_scheduler_goes_on_though_a_handler_cancels_all_asyncio_tasks(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         scheduler = world.scheduler()
-        await scheduler.start()
-        for task in others():
-            task.cancel()
-        await asyncio.sleep(1)
-        said = [record.message for record in caplog.records if record.levelname == "ERROR"]
-        assert said == ["the scheduler's asyncio tasks were cancelled: nothing runs until it is stopped and started"]
-        await scheduler.stop()
-        await check_works(world, scheduler, "afterwards")
+
+        @scheduler.task("clean up")
+        async def clean_up() -> None:
+            for task in others() - {story}:
+                task.cancel()
+
+        story = asyncio.current_task()
+        async with scheduler:
+            for round_ in range(3):
+                await scheduler.add("clean up", id=f"{round_}")
+                await asyncio.sleep(1)
+                await scheduler.add("note", {"what": f"after {round_}"})
+                await asyncio.sleep(1)
+                assert (await scheduler.get(f"{round_}")).status is Status.COMPLETED
+        assert [what for _, what in world.ran] == [f"after {round_}" for round_ in range(3)]
 
     aio.run(main(), clock=world.clock)
-    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1, "an orderly end is none"
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 3, "and an orderly end is none"
+
+
+def test_a_program_that_ends_without_stopping_its_scheduler_ends() -> None:
+    program = """
+import asyncio
+from tickwheel import AsyncScheduler
+
+async def main():
+    await AsyncScheduler("memory://").start()
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    )
+    assert "begin again" in done.stderr
+    assert "Task was destroyed" not in done.stderr

@@ -91,6 +91,7 @@ class Witness:
         self.begins: Counter[str] = Counter()
         self.owner: dict[int, tuple[Node, Lease]] = {}
         self.owned_since: dict[tuple[Node, int], int] = {}
+        self.absent_since: dict[tuple[Node, int], int] = {}  # until when tasks of a partition were known to be run
         self.complaints: list[str] = []
         self.log: list[str] = []
         self.verdict: tuple[str, object] = ("", None)  # the state that the last verb found, and what it came to
@@ -158,15 +159,17 @@ class Witness:
             yield f", {modelled.due_at - self.now} ms early"
         if args != modelled.args:
             yield f" with {args}, not {modelled.args}"
-        came_to, _ = modelled.begin(self.now, self.missed_before(node, partition))
+        came_to, _ = modelled.begin(self.now, self.missed_before(node, partition, modelled))
         if came_to != "begun":
             yield f", which should be {came_to}"
         if modelled.at_most_once and modelled.begun > 1:
             yield ", and runs at most once"
 
-    def missed_before(self, node: Node, partition: int) -> int:
-        """Return the moment before which what was due was missed, as a node sees it when it begins something."""
-        return max(self.owned_since.get((node, partition), 0), node.stepped_at)
+    def missed_before(self, node: Node, partition: int, modelled: Modelled) -> int:
+        """Return the moment before which a task was missed if it was due, as a node sees it when it begins that."""
+        place = (node, partition)
+        waited = modelled.occurrence_at <= self.absent_since.get(place, 0)
+        return max(0 if waited else self.owned_since.get(place, 0), node.stepped_at)
 
     def end(self, flight: Flight, name: str, word: str) -> None:
         """Witness the last line of a handler."""
@@ -270,7 +273,7 @@ class Witness:
 
         yield "released, since the clock was set back", release_set_back
         partition = finish.lease.partition
-        missed = self.missed_before(node, partition)
+        missed = self.missed_before(node, partition, modelled)
         if copy_of(modelled).begin(self.now, missed)[0] != "begun":
             yield "not begun", lambda model, now: model.begin(now, missed)[1]
         if modelled.asked_to_stop:
@@ -447,6 +450,7 @@ class WitnessedStore:
             if (lease.partition, lease.epoch) not in self._recovered:
                 self._recovered.add((lease.partition, lease.epoch))
                 self._witness.owned_since[self._node, lease.partition] = self._witness.now
+                self._witness.absent_since[self._node, lease.partition] = lease.checkpoint
 
     async def _saw_heartbeat(self, found: Any, node: str, ttl_ms: int, *published: Any) -> list[str]:
         living: list[str] = await found(node, ttl_ms, *published)

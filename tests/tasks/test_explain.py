@@ -47,7 +47,13 @@ def task(run_at: int = 5_000, **fields: Any) -> Task:
             "no_handler",
             "waiting for a node that sends webhooks; nodes online: 1",
         ),
-        (task(), HERE, None, "no_capacity", "waiting for a free worker; due since 1970-01-01T00:00:05Z"),
+        (
+            task(),
+            HERE,
+            None,
+            "no_capacity",
+            "waiting for its node, for a free worker or for its handler's limit; due since 1970-01-01T00:00:05Z",
+        ),
         (
             task(failures=1),
             HERE,

@@ -84,3 +84,23 @@ def test_of_runs_that_end_quickly_more_are_claimed_than_there_are_places() -> No
         assert admitted(workers.capacity(registry, {}), "quick") == 1
 
     aio.run(main(), clock=VirtualClock())
+
+
+def test_what_must_begin_at_once_keeps_those_that_rank_behind_it_from_being_claimed_ahead() -> None:
+    registry = Registry()
+    registry.register("plain")(int)
+    registry.register("limited", concurrency=2)(int)
+    registry.register("other", concurrency=2)(int)
+
+    def full(pools: int, free: int) -> Capacity:
+        return Capacity(registry, {"thread": pools}, {"thread": free}, lambda _: (0, 5), {})
+
+    capacity = full(9, 0)
+    assert admitted(capacity, "plain", 2) == 2, "what ranks before it"
+    assert not capacity.admits_at_once("plain")
+    assert admitted(capacity, "plain") == 0
+    capacity = full(9, 4)
+    assert not capacity.admits_at_once("limited")
+    assert admitted(capacity, "limited") == 0
+    assert admitted(capacity, "other") == 5, "another limit is not its own"
+    assert admitted(capacity, "plain") == 4

@@ -11,17 +11,21 @@ A round is a heartbeat, a renewal of all leases, and a look at who holds what. T
 takes what is free, and one that has more lets go of the rest:
 
     free --take--> kept --let go--> leaving --nothing of it runs any more--> given back, and free
+                     ^                 |
+                     +-----------------+ something of it still runs after two seconds
 
-What is leaving is renewed as long as something of it runs here, but nothing more is begun in it. The next round comes
-after a third of a lease, or as soon as something is free: when it was given back, or when its lease ends.
+What is leaving is renewed as long as something of it runs here, but nothing more is begun in it. Where that would take
+long it is kept, and tried again later: what is due there does not wait for the longest run. The next round comes after
+a third of a lease, or as soon as something is free: when it was given back, or when its lease ends.
 
 Some stores know by themselves which nodes are alive (`timed_leases` is False). Their leases hold until the node dies:
 nothing is renewed, and a round asks the store for nothing unless it told that nodes came or went.
 """
 
 import asyncio
+import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from functools import cache
 from importlib import metadata
 from typing import Final, cast
@@ -35,6 +39,8 @@ __all__ = ["Ownership"]
 MARGIN: Final = 0.25  # the share of a lease that is left unused, for clocks that do not run alike
 ROUNDS: Final = 3  # in the time of a lease: one may fail
 LOOK_S: Final = 0.1  # between two looks for free partitions, at the least
+DRAIN_NS: Final = 2 * 10**9  # for the runs in a partition to end, while nothing begins there and others wait for it
+STAY_NS: Final = 30 * 10**9  # and then before that is tried again, if they did not
 UNTIMED_NS: Final = 30 * 10**9  # between two full rounds where leases are not timed: in case nobody told of a change
 
 
@@ -63,7 +69,8 @@ class Ownership:
         self._safe_until_ns = 0
         self._next_round_ns = 0
         self._new: set[int] = set()  # nobody has looked yet what is in them
-        self._leaving: set[int] = set()
+        self._leaving: dict[int, float] = {}  # until when their runs may end, by the monotonic clock
+        self._busy_until_ns: dict[int, int] = {}  # those whose runs did not: when they may be tried again
         self._others: dict[int, Lease] = {}  # the leases of others, when we looked last
         self._lived: set[str] = set()  # the nodes, then
         self._full_round_ns = 0  # when the next one is due where leases are not timed
@@ -181,7 +188,7 @@ class Ownership:
         owners = {lease.partition: lease.node for lease in held}
         partitions = self._store.partitions
         share = fair(partitions, living, owners)[self._node]
-        self._release(to_give_back(self._leases.keys() - self._leaving, share, busy))
+        self._offer(to_give_back(self._leases.keys() - self._leaving.keys(), share, busy), busy)
         wanted = to_take(self._node, partitions, living, owners)
         taken = await self._store.acquire(wanted, self._node, self._ttl_ms) if wanted else []
         self._leases.update((lease.partition, lease) for lease in taken)
@@ -248,7 +255,7 @@ class Ownership:
 
     def release_all(self) -> None:
         """Begin nothing more under the leases that we have; it may well be that we take the partitions again."""
-        self._release(self._leases)
+        self._release(self._leases, math.inf)
 
     async def retire(self) -> None:
         """Let go of everything, and take nothing any more."""
@@ -258,14 +265,19 @@ class Ownership:
         self._woken.set()
 
     async def give_back(self, busy: Collection[int] = ()) -> None:
-        """Let others have what is leaving, but for what is busy, at once."""
-        idle = self._leaving.difference(busy)
+        """Let others have what is leaving, but for what is busy, at once; what is busy for too long stays ours."""
+        self._keep(busy)
+        idle = self.idle(busy)
         if idle:
-            await self._store.release([self._leases[partition] for partition in idle])
+            await self._store.release(idle)
             self.moves["given_back"] += len(idle)
-        for partition in idle:
-            del self._leases[partition]
-        self._drop(idle)
+        for lease in idle:
+            del self._leases[lease.partition]
+        self._drop([lease.partition for lease in idle])
+
+    def idle(self, busy: Collection[int]) -> list[Lease]:
+        """Return what is leaving and can go at once."""
+        return [self._leases[partition] for partition in self._leaving if partition not in busy]
 
     async def leave(self) -> None:
         """Let others have everything, at once."""
@@ -273,17 +285,36 @@ class Ownership:
         await self.give_back()
         await self._store.leave(self._node)
 
-    def _release(self, partitions: Collection[int]) -> None:
-        going = set(partitions) - self._leaving
-        self._leaving |= going
-        self._new -= going
+    def _offer(self, partitions: Iterable[int], busy: Collection[int]) -> None:
+        """Begin nothing more in partitions that others shall have, and give their runs some time to end."""
+        now_ns = self._clock.monotonic_ns()
+        tried = {partition for partition in busy if now_ns < self._busy_until_ns.get(partition, 0)}
+        self._release(set(partitions) - tried, now_ns + DRAIN_NS)
+
+    def _keep(self, busy: Collection[int]) -> None:
+        """Stay with partitions that have been leaving for long, and are busy: what is due there has waited enough."""
+        now_ns = self._clock.monotonic_ns()
+        kept = [partition for partition, until in self._leaving.items() if until <= now_ns and partition in busy]
+        for partition in kept:
+            del self._leaving[partition]
+            self._busy_until_ns[partition] = now_ns + STAY_NS
+        self._new.update(kept)
+
+    def _release(self, partitions: Iterable[int], runs_end: float = 0) -> None:
+        asked = set(partitions)
+        going = asked - self._leaving.keys()
+        for partition in asked:
+            self._leaving[partition] = max(runs_end, self._leaving.get(partition, 0))
+        self._new -= asked
         if going:
             self._tell_lost(going)
 
     def _drop(self, partitions: Collection[int]) -> None:
         """Note what is not ours any more."""
         self._release(partitions)
-        self._leaving.difference_update(partitions)
+        for partition in partitions:
+            self._leaving.pop(partition, None)
+            self._busy_until_ns.pop(partition, None)
 
 
 @cache

@@ -68,7 +68,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     epoch: int
     nonce: str
     expires_at: int | None  # by the store's clock; None: it is held until it is released or its node dies
-    checkpoint: int = 0  # until when the partition's tasks are known to have been claimed
+    checkpoint: int = 0  # until when the partition's tasks are known to have been run, or kept waiting by a node
 
 
 class Due(msgspec.Struct, frozen=True, gc=False):
@@ -365,7 +365,7 @@ class Store(Protocol):
         """List running tasks of owned partitions that were claimed under an earlier lease."""
 
     async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
-        """Note that everything due until a moment has been claimed."""
+        """Note that tasks were run until a moment, or kept waiting by the node."""
 
     def changes(self, partitions: Sequence[int]) -> AsyncIterator[dict[int, Change]]:
         """Tell, as long as it is read, in which partitions something was added, moved or cancelled by anyone.

@@ -425,7 +425,7 @@ class MemoryStore:
         return sorted(left, key=lambda task: self._serials[task.id])[:limit]
 
     async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
-        """Note that everything due until a moment has been claimed."""
+        """Note that tasks were run until a moment, or kept waiting by the node."""
         validation.check_moment(moment)
         for lease in self._held(leases):
             self._checkpoints[lease.partition] = moment

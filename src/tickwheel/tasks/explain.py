@@ -104,6 +104,8 @@ def _is_due(task: Task, around: Around, obstacle: Obstacle | None) -> tuple[Reas
     overdue = f"due since {_at(task.run_at)}"
     if obstacle == "limit_reached":
         return "limit_reached", f"waiting for another run of {task.handler!r} to end: its limit is reached; {overdue}"
+    if obstacle is None:  # it is another node's, which knows more
+        return "no_capacity", f"waiting for its node, for a free worker or for its handler's limit; {overdue}"
     return "no_capacity", f"waiting for a free worker; {overdue}"
 
 

@@ -88,16 +88,25 @@ class Capacity:
         return self._admit(self._registry.find(name), at_once=False)
 
     def admits_at_once(self, name: str) -> bool:
-        """Tell whether there is a worker for one more task of a handler right now, and count it."""
+        """Tell whether there is a worker for one more task of a handler right now, and count it.
+
+        If there is none, the next one is kept for it: nothing that ranks behind it is claimed ahead.
+        """
         return name in self._registry and self._admit(self._registry.find(name), at_once=True)
 
     def _admit(self, handler: Handler, *, at_once: bool) -> bool:
         pool = handler.runs_in
-        if self._pools.get(pool, 1) <= 0 or (at_once and self._free.get(pool, 1) <= 0):
+        if self._pools.get(pool, 1) <= 0:
+            return False
+        if at_once and self._free.get(pool, 1) <= 0:
+            self._pools[pool] = 0
             return False
         if handler.concurrency is not None:
             now, soon = self._limits.get(handler.name) or self._rooms_of(handler)
-            if soon <= 0 or (at_once and now <= 0):
+            if soon <= 0:
+                return False
+            if at_once and now <= 0:
+                self._limits[handler.name] = now, 0
                 return False
             self._limits[handler.name] = now - 1, soon - 1
         if pool in self._pools:

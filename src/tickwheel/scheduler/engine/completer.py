@@ -37,7 +37,7 @@ from tickwheel.errors import (
 from tickwheel.observe.events import Events, Kind
 from tickwheel.scheduler.engine.clock_steps import ClockSteps
 from tickwheel.stores import validation
-from tickwheel.stores.contract import Finish, Store
+from tickwheel.stores.contract import Finish, Lease, Store
 from tickwheel.tasks import transitions
 from tickwheel.tasks.record import Status, Task
 from tickwheel.tasks.transitions import Ended
@@ -88,6 +88,7 @@ class Completer:
         self._gathered: asyncio.TimerHandle | None = None  # when they will have been
         self._wrote_ns = -GATHER_NS  # when they were last written
         self._owned_since: dict[int, int] = {}  # when each partition was taken over
+        self._owned: dict[int, Lease] = {}  # and its lease then, by which it is known until when another node had it
         self._stepped_at = 0  # when the wall clock was last set forward
         self._steps = steps
 
@@ -162,7 +163,10 @@ class Completer:
 
     def begin(self, task: Task, now: int) -> Task | None:
         """Return a claimed task as it begins; settle it if its expiry or missed-run policy forbids running it."""
-        begun = transitions.begin(task, now, max(self._stepped_at, self._owned_since.get(task.partition, 0)))
+        missed_until, lease = self._stepped_at, self._owned.get(task.partition)
+        if lease is not None and task.occurrence_at > lease.checkpoint:  # otherwise it waited for something else
+            missed_until = max(missed_until, self._owned_since[task.partition])
+        begun = transitions.begin(task, now, missed_until)
         if isinstance(begun, Task):
             return begun
         self.settle(task, begun, "cancelled" if begun.run is None else "skipped")
@@ -178,9 +182,13 @@ class Completer:
         self._stepped_at = min(self._stepped_at, since)
         self._owned_since = {partition: min(owned, since) for partition, owned in self._owned_since.items()}
 
-    def own(self, partitions: Iterable[int], since: int) -> None:
-        """Note when partitions were taken over: what was due there before was missed."""
-        self._owned_since.update(dict.fromkeys(partitions, since))
+    def own(self, leases: Iterable[Lease], since: int) -> None:
+        """Note when partitions were taken over: what came due while no node had them was missed."""
+        for lease in leases:
+            known = self._owned.get(lease.partition)
+            if known is None or known.epoch != lease.epoch:  # otherwise they were about to leave, and stayed
+                self._owned[lease.partition] = lease
+                self._owned_since[lease.partition] = since
 
     def release(self, task: Task, reason: str) -> None:
         """Give up the claim of a task that has not begun: it runs elsewhere, or later. No attempt was made."""

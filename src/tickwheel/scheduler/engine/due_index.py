@@ -122,11 +122,6 @@ class DueIndex:
         """Return when the first of the tasks is due that are not claimed ahead; None if there is none."""
         return min((due.run_at for due in self._soon.values()), default=None)
 
-    def earliest(self) -> int | None:
-        """Return a moment before which nothing is due; None if there is nothing."""
-        moments = (self.wheel.next_due(), self.next_soon(), self.ready.oldest_due())
-        return min((moment for moment in moments if moment is not None), default=None)
-
     def oldest_due(self, now: int) -> int | None:
         """Return since when the oldest task has been due; None if none is."""
         found = [moment for moment in (self.wheel.oldest_due(now), self.ready.oldest_due()) if moment is not None]

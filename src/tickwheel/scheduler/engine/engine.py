@@ -54,6 +54,7 @@ __all__ = ["Engine"]
 
 log = logging.getLogger("tickwheel.scheduler")
 
+REVIVE_S: Final = 0.1  # after its loops were cancelled
 DRAIN_S: Final = 0.02  # between two looks whether something still runs in what is to be given back
 PAUSE_S: Final = 0.1  # after the store could not be reached, at first
 PAUSE_S_MAX: Final = 5.0
@@ -163,7 +164,8 @@ class Engine:
         self._grace_s = math.inf  # at most, however long stop() was told to wait
         self._grace: asyncio.Timeout | None = None  # while runs are waited for
         self._loops: list[asyncio.Task[None]] = []
-        self._ending = False  # they are cancelled, or were by someone else
+        self._ending = False
+        self._cancelled: dict[str, Callable[[], object]] = {}  # by someone else: what they did
         self._wall_ahead_ns = clock.time_ns() - clock.monotonic_ns()
 
     def _now(self) -> int:
@@ -254,13 +256,22 @@ class Engine:
             self._grace.reschedule(min(ends, self._grace.when() or ends))
 
     async def _run_loop(self, name: str, step: Callable[[], object]) -> None:
-        """Take a step again and again until we end, and say so if it was someone else who ended it."""
+        """Take a step again and again until we end; if someone else cancels that, begin again."""
         try:
             await self._persist(name, step)
         finally:
             if not self._ending:
-                self._ending = True  # said once
-                log.error("the scheduler's asyncio tasks were cancelled: nothing runs until it is stopped and started")
+                if not self._cancelled:
+                    log.error("something cancelled the asyncio tasks of this scheduler; they begin again")
+                    asyncio.get_running_loop().call_later(REVIVE_S, self._revive)
+                self._cancelled[name] = step
+
+    def _revive(self) -> None:
+        """Begin what was cancelled: a handler did that, for where a program ends its loop is not running any more."""
+        cancelled, self._cancelled = self._cancelled, {}
+        self._loops = [loop for loop in self._loops if not loop.done()]
+        if not self._ending:
+            self._begin(**cancelled)
 
     async def _persist(self, name: str, step: Callable[[], object]) -> None:
         """Take a step again and again; wait longer and longer while the store is away."""
@@ -321,7 +332,11 @@ class Engine:
     async def _hand_over(self) -> None:
         """Give back the partitions that others shall have, and in which nothing runs any more."""
         async with self._claiming:  # what is being claimed is in flight in a moment
-            await self._ownership.give_back(self._busy())
+            busy = self._busy()
+            await self._janitor.note_at_work(self._ownership.idle(busy))
+            await self._ownership.give_back(busy)
+        if self._ownership.new():
+            self._owned.set()
 
     def _forget(self, partitions: Collection[int]) -> None:
         self._index.drop_partitions(partitions)

@@ -84,7 +84,7 @@ class Janitor:
         self._clock = clock
         self._events = events
         self._options = options
-        self._noted: tuple[int, set[tuple[int, int]]] | None = None  # what there was at the last checkpoint
+        self._noted: tuple[int, int, set[tuple[int, int]]] | None = None  # what there was at the last checkpoint
         self._retention: RetentionClock | None = None  # since it was known how long nobody ran tasks
         self._before = 0  # what the clock showed when it was set back
         self._clock_set_back = asyncio.Event()
@@ -96,7 +96,7 @@ class Janitor:
     async def recover(self, leases: list[Lease]) -> StartupReport:
         """Put back what died with an earlier owner of partitions, and load what is due there."""
         now = self._now()
-        self._completer.own([lease.partition for lease in leases], now)
+        self._completer.own(leases, now)
         orphaned = 0
         while found := await self._store.orphans(leases, self._options.batch_max):
             left = [task for task in found if task.id not in self._executor and task.id not in self._queues.leases]
@@ -228,15 +228,18 @@ class Janitor:
     # -- checkpoints
 
     async def checkpoint(self, *, final: bool = False) -> None:
-        """Note until when everything has been claimed, if anything was since the last time, or partitions are new."""
+        """Note that tasks are run here now, if any came due since the last time, or partitions are new."""
         leases = self._ownership.kept()
-        state = self._executor.launched, {(lease.partition, lease.epoch) for lease in leases}
-        if self._clock_set_back.is_set():
-            return  # by the last one it is seen that the clock was set back, if this node dies before all is corrected
+        state = self._executor.launched, self._index.ready.came, {(lease.partition, lease.epoch) for lease in leases}
         if leases and (state != self._noted or final):
-            now, earliest = self._now(), self._index.earliest()
-            await self._store.checkpoint(leases, now if earliest is None else min(earliest, now))
+            await self.note_at_work(leases)
             self._noted = state
+
+    async def note_at_work(self, leases: Sequence[Lease]) -> None:
+        """Note that until now a node had the tasks of some partitions: what came due and was not run was not missed."""
+        if leases and not self._clock_set_back.is_set():
+            # Otherwise, if this node dies before all is corrected, it is seen by the last note that the clock was set.
+            await self._store.checkpoint(leases, self._now())
 
 
 class RetentionClock:

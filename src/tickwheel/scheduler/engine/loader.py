@@ -193,7 +193,9 @@ class Loader:
 
     async def _rest(self) -> None:
         wait_ms = (self._rescan_at_ns - self._clock.monotonic_ns()) // 1_000_000
-        if len(self._index.wheel) < WHEEL_MAX:
+        if not self._ownership.kept():
+            pass  # there is nothing to read before there are partitions, and then `begin` does
+        elif len(self._index.wheel) < WHEEL_MAX:
             wait_ms = min(wait_ms, max(self._until[0] - self._options.horizon_ms // 2 - self._now(), 0) + 1)
         else:
             wait_ms = min(wait_ms, 1000)  # it has become emptier then

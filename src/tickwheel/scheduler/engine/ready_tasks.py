@@ -45,7 +45,7 @@ class ReadyTasks:
         self._last: dict[str, Place] = {}  # by handler: nothing ranks behind it of what was entered
         self.wanting: set[str] = set()  # handlers with room for more of what was left out
         self._gone = 0  # places of entries that were dropped
-        self._came = 0
+        self.came = 0
 
     # -- shares
 
@@ -118,8 +118,8 @@ class ReadyTasks:
             self._trim(due.handler)
 
     def _place(self, due: Due) -> Place:
-        self._came += 1
-        return -due.priority, due.run_at, due.id, self._came, due
+        self.came += 1
+        return -due.priority, due.run_at, due.id, self.came, due
 
     def drop(self, task_id: str) -> None:
         """Take a task out, if it is there."""
