@@ -47,6 +47,7 @@ class Cluster(World):
     def die(self, name: str) -> None:
         """Let a node do nothing any more, from one moment to the next."""
         engine: Any = self.nodes.pop(name)._engine
+        engine._ending = True
         for loop in engine._loops:
             loop.cancel()
         engine._executor._waiting.clear()
