@@ -49,6 +49,7 @@ class Steps(World):
     async def die(self) -> None:
         """Let the scheduler do nothing any more, with what it holds free for others."""
         engine: Any = self.node._engine
+        engine._ending = True
         for loop in engine._loops:
             loop.cancel()
         await asyncio.gather(*engine._loops, return_exceptions=True)

@@ -259,12 +259,13 @@ class Engine:
         """Take a step again and again until we end; if someone else cancels that, begin again."""
         try:
             await self._persist(name, step)
-        finally:
+        except asyncio.CancelledError:
             if not self._ending:
                 if not self._cancelled:
                     log.error("something cancelled the asyncio tasks of this scheduler; they begin again")
                     asyncio.get_running_loop().call_later(REVIVE_S, self._revive)
                 self._cancelled[name] = step
+            raise
 
     def _revive(self) -> None:
         """Begin what was cancelled: a handler did that, for where a program ends its loop is not running any more."""
