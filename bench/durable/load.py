@@ -88,6 +88,7 @@ async def run_all(
         wishes = [wish(due_ms) for due_ms in dues_ms(first_ms)]
         for first in range(0, tasks, BATCH):
             await adder.add_many(wishes[first : first + BATCH])
+    del wishes  # so that the garbage collector does not walk through them meanwhile
     scheduler = AsyncScheduler(url)
     scheduler.task("note")(witness.note if sync else witness.note_async)
     async with scheduler, asyncio.timeout(PATIENCE_S):
