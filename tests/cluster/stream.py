@@ -19,7 +19,7 @@ from tickwheel.tasks import Status, Task
 __all__ = ["PER_S", "Stream"]
 
 WORKERS: Final = 8
-PER_S: Final = 150.0  # tasks
+PER_S: Final = 80.0  # tasks
 AGAIN_S: Final = 0.05  # after an add that was not acknowledged
 DELAY_S_MAX: Final = 0.6
 RUN_S: Final = 0.02
