@@ -9,7 +9,7 @@ from tests.scheduler.programs import run_program
 pytestmark = pytest.mark.slow  # each test starts programs
 
 BEGINNING = """
-import asyncio, gc, os, sys, threading, time
+import asyncio, gc, os, signal, sys, threading, time
 from tickwheel import AsyncScheduler, Scheduler
 from tickwheel.errors import SchedulerForked, SchedulerNotStarted
 from tickwheel.tasks import Status
@@ -317,6 +317,7 @@ sys.excepthook = lambda *_: None  # the child shows what it raised
 {async_}def fork_here() -> int:
     child = os.fork()
     if not child:
+        signal.alarm(30)  # it does not live for ever, whatever becomes of it
         {ending}
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 

@@ -140,6 +140,7 @@ def fork(how: str) -> int:
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    signal.alarm(int(PATIENCE_S / 2))  # it does not live for ever, whatever becomes of it
     if how == "raise":
         raise ValueError("in a child")
     if how == "exit":
@@ -150,6 +151,7 @@ def fork(how: str) -> int:
 def fork_and_wait(started: str, child_lives: str) -> None:
     """Fork a child that lives until somebody has read there, and wait to be ended."""
     if not os.fork():
+        signal.alarm(int(2 * PATIENCE_S))
         Path(child_lives).write_text("it does")
         os._exit(0)
     wait_forever(started)
