@@ -9,7 +9,7 @@ from tickwheel.workers.results import returned
 
 __all__ = ["LoopPool"]
 
-PATIENCE_S = 5.0  # for `finally` blocks that await; a task that swallows its cancellation is left behind after it
+PATIENCE_S = 5.0  # for `finally` blocks that await; a task that swallows its cancellation is stuck after it
 
 
 class LoopPool:
