@@ -234,7 +234,7 @@ def test_stop_does_not_wait_for_an_async_run_that_ignores_its_cancellation(world
         before = world.now()
         await scheduler.stop(3)
         waited_ms = world.now() - before
-        assert 3_000 <= waited_ms < (4_000 if is_stuck else 9_000), "its grace, and if it was not asked before, patience"
+        assert 3_000 <= waited_ms < (4_000 if is_stuck else 9_000), "its grace, and patience unless it is stuck"
         [task] = await world.store.get(["a"])
         assert task is not None
         assert task.status is Status.PENDING

@@ -325,7 +325,7 @@ class Workers:
         self.stuck.add(job.task.id)
         pool = self._pools[job.pool]
         if isinstance(pool, ThreadPool):
-            place = "another thread takes its place" if pool.replace(job) else "too many threads are stuck to replace it"
+            place = "another thread takes its place" if pool.replace(job) else "too many are stuck to replace it"
             advice = f"{place}; let the handler look at context.cancelled"
         else:
             advice = "let the handler end when it is cancelled"
