@@ -97,5 +97,10 @@ def test_many_tasks_are_changed_at_once_after_a_look(shop: Path, served: bool, r
     assert "3 done, 0 stay" in tickwheel(shop, "bulk", "cancel", "--prefix", "order-", "--yes", *place)
     assert "0 done, 3 stay" in tickwheel(shop, "bulk", "pause", "--prefix", "order-", "--yes", *place)
     assert answer(shop, "show", "invoice-1")["task"]["status"] == "pending"
+    assert "0 tasks fit" in tickwheel(shop, "bulk", "retry", "--prefix", "order-", "--dry-run", *place)
+    assert "0 done, 0 stay" in tickwheel(shop, "bulk", "retry", "--prefix", "order-", "--yes", *place)
+    assert "3 tasks fit" in tickwheel(
+        shop, "bulk", "retry", "--prefix", "order-", "--status", "cancelled", "--dry-run", *place
+    )
     assert "say which tasks" in tickwheel(shop, "bulk", "delete", *place, code=1)
     assert "an action is" in tickwheel(shop, "bulk", "destroy", "--tag", "x", *place, code=1)

@@ -12,7 +12,7 @@ from tests.scheduler.worlds import World
 from tickwheel.errors import DuplicateTask
 from tickwheel.observe import Event
 from tickwheel.scheduler import AsyncScheduler
-from tickwheel.tasks import Task
+from tickwheel.tasks import Status, Task
 
 
 @pytest.fixture
@@ -44,17 +44,24 @@ def test_to_cancel_twice_is_told_once(world: World) -> None:
     assert world.kinds("a") == ["added", "cancelled"]
 
 
-def test_a_listener_that_raises_harms_nobody(world: World, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit])
+@pytest.mark.parametrize("kind", ["added", "started", "completed"])
+def test_a_listener_that_raises_harms_nobody(
+    world: World, caplog: pytest.LogCaptureFixture, error: type[BaseException], kind: str
+) -> None:
     def stumble(event: Event) -> None:
-        raise ValueError(event.kind)
+        if event.kind == kind:
+            raise error(event.kind)
 
     async def story(scheduler: AsyncScheduler) -> None:
         scheduler.events.listen(stumble)
-        await scheduler.add("note", {"what": "a"}, id="a")
-        await asyncio.sleep(1)
+        for id_ in ("a", "b"):
+            await scheduler.add("note", {"what": id_}, id=id_)
+            await asyncio.sleep(1)
+            assert (await scheduler.get(id_)).status is Status.COMPLETED
 
     world.play(story)
-    assert [what for _, what in world.ran] == ["a"]
+    assert [what for _, what in world.ran] == ["a", "b"]
     assert "a listener raised" in caplog.text
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from threading import Event as Flag
 from threading import Semaphore
@@ -16,6 +17,7 @@ from tickwheel.scheduler import AsyncScheduler
 from tickwheel.scheduler.engine.ready_tasks import ReadyTasks
 from tickwheel.stores import Due
 from tickwheel.tasks import RetryPolicy, Status
+from tickwheel.tasks.record import RunStatus
 
 
 def due(task_id: str, handler: str = "h", run_at: int = 0, priority: int = 0, partition: int = 0) -> Due:
@@ -176,7 +178,7 @@ def test_threads_that_are_stuck_do_not_stop_the_next_task_and_are_not_retried(wo
         await asyncio.sleep(60)
         assert len(world.ran) == 4, "none is retried while its thread goes on"
         stuck = await scheduler.get("0")
-        assert (stuck.status, stuck.reason) == (Status.RUNNING, "stuck: its thread ignores its timeout")
+        assert (stuck.status, stuck.reason) == (Status.RUNNING, "stuck: its handler ignores its timeout")
         assert (scheduler.where(stuck), stuck.reason_code) == (stuck.reason, "stuck")
         end.set()
         while (await scheduler.counts())[Status.COMPLETED] < 5:  # noqa: ASYNC110 - virtual seconds
@@ -184,6 +186,61 @@ def test_threads_that_are_stuck_do_not_stop_the_next_task_and_are_not_retried(wo
         assert len(world.ran) == 8, "each failed by its timeout, and was retried"
 
     world.play(story, threads=4)
+
+
+def test_async_run_that_ignores_its_timeout_is_stuck_and_not_retried_beside_itself(world: World) -> None:
+    end, inside = asyncio.Event(), []
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("hold", timeout=5, retry=RetryPolicy(retries=1, first_ms=100))
+        async def hold(what: str) -> None:
+            world.ran.append((world.now(), what))
+            inside.append(what)
+            assert inside == [what], "never beside itself"
+            with suppress(asyncio.CancelledError):
+                await end.wait()
+            await end.wait()
+            inside.remove(what)
+
+        await scheduler.add("hold", {"what": "a"}, id="a")
+        await asyncio.sleep(60)
+        await scheduler.add("note", {"what": "other"}, id="other")
+        await asyncio.sleep(60)
+        stuck = await scheduler.get("a")
+        assert (stuck.status, stuck.reason_code) == (Status.RUNNING, "stuck")
+        assert [what for _, what in world.ran] == ["a", "other"]
+        end.set()
+        await asyncio.sleep(1)
+        ended = await scheduler.get("a")
+        assert (ended.status, ended.reason_code) == (Status.COMPLETED, None)
+        assert [run.status for run in await scheduler.history("a")] == [RunStatus.COMPLETED, RunStatus.FAILED]
+
+    world.play(story)
+
+
+@pytest.mark.parametrize("is_stuck", [True, False])
+def test_stop_does_not_wait_for_an_async_run_that_ignores_its_cancellation(world: World, is_stuck: bool) -> None:
+    end = asyncio.Event()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("hold", timeout=5 if is_stuck else "1h", retry=RetryPolicy(retries=1, first_ms=100))
+        async def hold() -> None:
+            with suppress(asyncio.CancelledError):
+                await end.wait()
+            await end.wait()
+
+        await scheduler.add("hold", id="a")
+        await asyncio.sleep(60)
+        before = world.now()
+        await scheduler.stop(3)
+        waited_ms = world.now() - before
+        assert 3_000 <= waited_ms < (4_000 if is_stuck else 9_000), "its grace, and patience unless it is stuck"
+        [task] = await world.store.get(["a"])
+        assert task is not None
+        assert task.status is Status.PENDING
+        end.set()
+
+    world.play(story)
 
 
 def test_of_ten_thousand_that_are_due_the_highest_priority_begins_first(world: World) -> None:

@@ -9,7 +9,7 @@ from tests.scheduler.programs import run_program
 pytestmark = pytest.mark.slow  # each test starts programs
 
 BEGINNING = """
-import asyncio, gc, os, sys, threading, time
+import asyncio, gc, os, signal, sys, threading, time
 from tickwheel import AsyncScheduler, Scheduler
 from tickwheel.errors import SchedulerForked, SchedulerNotStarted
 from tickwheel.tasks import Status
@@ -302,3 +302,32 @@ if __name__ == "__main__":
 """,
     )
     assert printed == ["completed"]
+
+
+@pytest.mark.parametrize("async_", ["", "async "])
+@pytest.mark.parametrize(("ending", "status"), [("return", 0), ("raise ValueError", 1), ("sys.exit(3)", 3)])
+def test_what_a_handler_forks_ends_where_it_comes_back(tmp_path: Path, async_: str, ending: str, status: int) -> None:
+    printed = run_program(
+        tmp_path,
+        BEGINNING
+        + f"""
+sys.excepthook = lambda *_: None  # the child shows what it raised
+
+@scheduler.task("fork")
+{async_}def fork_here() -> int:
+    child = os.fork()
+    if not child:
+        signal.alarm(30)  # it does not live for ever, whatever becomes of it
+        {ending}
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+scheduler.start()
+scheduler.add("fork", id="fork")
+wait_for(1)
+scheduler.add("note", {{"what": "after"}})
+wait_for(2)
+print(scheduler.get("fork").result, flush=True)
+scheduler.stop()
+""",
+    )
+    assert printed == [str(status)]

@@ -24,7 +24,8 @@ from tickwheel.errors import (
 )
 from tickwheel.observe import Event
 from tickwheel.scheduler import AsyncScheduler, Scheduler
-from tickwheel.tasks import Status
+from tickwheel.tasks import Status, TaskContext
+from tickwheel.tasks.record import RunStatus
 from tickwheel.workers.results import RESULT_BYTES_MAX
 
 DEEP: Any = 1
@@ -148,15 +149,39 @@ def test_an_outcome_that_cannot_be_decided_counts_as_a_failure() -> None:
     assert [what for _, what in world.ran] == ["after"]
 
 
+@pytest.mark.parametrize("delay", [-1, "300000000d", 10**400, "5 bananas", None])
+def test_snooze_with_an_invalid_delay_is_no_failure_and_waits_a_minute(
+    delay: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("odd", retries=0)
+        async def odd(context: TaskContext) -> None:
+            world.ran.append((world.now(), f"attempt {context.attempt}"))
+            if context.attempt == 1:
+                raise Snooze(delay)
+
+        await scheduler.add("odd", id="odd")
+        await asyncio.sleep(600)
+        task = await scheduler.get("odd")
+        assert (task.status, task.failures) == (Status.COMPLETED, 0)
+        assert [run.status for run in await scheduler.history("odd")] == [RunStatus.COMPLETED, RunStatus.SNOOZED]
+
+    world.play(story)
+    first, second = (moment for moment, _ in world.ran)
+    assert 60_000 <= second - first < 61_000
+    assert "task 'odd' raised Snooze: invalid duration" in caplog.text
+
+
 @pytest.mark.parametrize("delay", [-1, 10**400, "5 bananas", None])
-@pytest.mark.parametrize("kind", [RetryAfter, Snooze])
-def test_an_invalid_delay_counts_as_a_failure_with_the_usual_wait(kind: Any, delay: Any) -> None:
+def test_retry_after_an_invalid_delay_counts_as_a_failure_with_the_usual_wait(delay: Any) -> None:
     world = World()
 
     async def story(scheduler: AsyncScheduler) -> None:
         @scheduler.task("odd", retries=1)
         async def odd() -> None:
-            raise kind(delay)
+            raise RetryAfter(delay)
 
         await scheduler.add("odd", id="odd")
         await asyncio.sleep(600)

@@ -20,6 +20,7 @@ from tickwheel.errors import (
     LeaseLost,
     NoQueuesHere,
     StoreError,
+    UnknownTask,
 )
 from tickwheel.scheduler import AsyncScheduler, Message
 from tickwheel.tasks import RetryPolicy, Status
@@ -146,12 +147,34 @@ def test_a_token_is_good_for_its_own_message_only(world: World) -> None:
             await scheduler.add(queue="emails", id=name)
         await asyncio.sleep(0.1)
         first, second = await scheduler.lease("emails")
-        for token in (second.lease_token, "", "é", first.lease_token[:-1]):
+        for token in (second.lease_token, "", "é", "\ud800", first.lease_token[:-1]):
             with pytest.raises(LeaseLost):
                 await scheduler.ack(first.id, token)
-        with pytest.raises(LeaseLost):
-            await scheduler.nack("nobody", first.lease_token)
         assert (await scheduler.get(first.id)).status is Status.RUNNING
+
+    world.play(story)
+
+
+@pytest.mark.parametrize("call", ["ack", "extend", "nack"])
+def test_a_message_that_is_not_there_is_unknown_and_a_token_is_text(world: World, call: str) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add(queue="emails", id="m")
+        message = await lease_one(scheduler, wait=1)
+        settle: Any = getattr(scheduler, call)
+        with pytest.raises(UnknownTask):
+            await settle("nobody", message.lease_token)
+        for token in (None, 7, message.lease_token.encode(), message):
+            with pytest.raises(InvalidLease, match="expected the lease_token of a message") as caught:
+                await settle("m", token)
+            assert caught.value.field == "token"
+        with pytest.raises(InvalidTask):
+            await settle(None, message.lease_token)
+        await scheduler.ack("m", message.lease_token)
+        with pytest.raises(LeaseLost):
+            await settle("m", message.lease_token)
+        await scheduler.delete("m")
+        with pytest.raises(UnknownTask):
+            await settle("m", message.lease_token)
 
     world.play(story)
 

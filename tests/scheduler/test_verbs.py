@@ -210,3 +210,20 @@ def test_the_wheel_can_be_looked_at(world: World) -> None:
         assert {lease.node for lease in await scheduler.leases()} == {scheduler.node}
 
     world.play(story)
+
+
+def test_a_retry_of_many_is_for_what_failed_unless_another_status_is_named(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "done"}, id="done", tags=["x"])
+        await scheduler.add("fail", {"what": "failed"}, id="failed", tags=["x"], retries=0)
+        await scheduler.add("note", {"what": "cancelled"}, id="cancelled", tags=["x"], delay="1h")
+        await scheduler.cancel("cancelled")
+        await asyncio.sleep(1)
+        assert [counts async for counts in scheduler.sweep("retry", Filter(tag="x"))] == [(1, 1)]
+        await asyncio.sleep(1)
+        assert [what for _, what in world.ran if what != "failed"] == ["done"]
+        assert (await scheduler.get("cancelled")).status is Status.CANCELLED
+        assert [counts async for counts in scheduler.sweep("retry", Filter(status=Status.CANCELLED))] == [(1, 1)]
+        assert [counts async for counts in scheduler.sweep("retry", Filter(status=Status.COMPLETED))] == [(1, 1)]
+
+    world.play(story)

@@ -1,5 +1,7 @@
 """Batches and operations: many tasks in one request."""
 
+from typing import Any
+
 from tests.server.served import Served
 
 
@@ -60,6 +62,20 @@ def test_an_operation_goes_through_all_that_fit(server: Served) -> None:
     assert left == over["skipped"]
     latest = server.get("/v1/operations")["operations"]
     assert [each["action"] for each in latest[:2]] == ["delete", "retry"]
+
+
+def test_a_retry_of_many_is_for_what_failed_unless_another_status_is_named(server: Served) -> None:
+    server.post("/v1/tasks", {"handler": "echo", "id": "again-done", "tags": ["again"]}, 201)
+    server.post("/v1/tasks", {"handler": "echo", "id": "again-not", "tags": ["again"], "delay": "1h"}, 201)
+    server.until("/v1/tasks/again-done", status="completed")
+    server.post("/v1/tasks/again-not:cancel", {})
+    wish: dict[str, Any] = {"action": "retry", "filter": {"tag": "again"}}
+    assert server.post("/v1/operations", {**wish, "dry_run": True}, 200)["matched"] == 0
+    begun = server.post("/v1/operations", wish, 202)
+    assert server.until(f"/v1/operations/{begun['id']}", state="done")["matched"] == 0
+    assert server.get("/v1/tasks/again-not")["status"] == "cancelled"
+    wish["filter"]["status"] = "cancelled"
+    assert server.post("/v1/operations", {**wish, "dry_run": True}, 200)["matched"] == 1
 
 
 def test_tasks_are_run_in_bulk(server: Served) -> None:

@@ -105,7 +105,10 @@ def test_a_consumer_that_hangs_up_takes_no_message_with_it(server: Served) -> No
         ("q:take", {}, 404, "not-found", []),
         ("q/messages/m:eat", {}, 404, "not-found", []),
         ("q/messages:ack", {}, 404, "not-found", []),
-        ("q/messages/m:ack", {"lease_token": "x"}, 409, "lease-lost", []),
+        ("q/messages/m:ack", {"lease_token": "x"}, 404, "unknown-task", []),
+        ("q/messages/m:nack", {"lease_token": "x"}, 404, "unknown-task", []),
+        ("q/messages/m:extend", {"lease_token": "x"}, 404, "unknown-task", []),
+        ("q/messages/m:ack", {"lease_token": None}, 422, "invalid-body", ["/lease_token"]),
     ],
 )
 def test_what_is_wrong_is_refused(

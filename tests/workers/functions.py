@@ -133,3 +133,25 @@ def return_much() -> str:
 
 def start_program() -> str:
     return subprocess.run([sys.executable, "-c", "print('out')"], capture_output=True, text=True, check=True).stdout
+
+
+def fork(how: str) -> int:
+    """Fork a child that comes back out of this function as well, and return the status that it ended with."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    signal.alarm(int(PATIENCE_S / 2))  # it does not live for ever, whatever becomes of it
+    if how == "raise":
+        raise ValueError("in a child")
+    if how == "exit":
+        sys.exit(3)
+    return -1
+
+
+def fork_and_wait(started: str, child_lives: str) -> None:
+    """Fork a child that lives until somebody has read there, and wait to be ended."""
+    if not os.fork():
+        signal.alarm(int(2 * PATIENCE_S))
+        Path(child_lives).write_text("it does")
+        os._exit(0)
+    wait_forever(started)

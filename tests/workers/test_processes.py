@@ -19,6 +19,7 @@ from tickwheel.errors import (
     InvalidArguments,
     InvalidResult,
     ProcessDied,
+    RunCancelled,
     RunFailed,
     RunTimedOut,
     UnknownHandler,
@@ -26,8 +27,8 @@ from tickwheel.errors import (
 )
 from tickwheel.tasks import Task
 from tickwheel.workers import Outcome, Workers
-from tickwheel.workers.child import Call
-from tickwheel.workers.process_pool import Child
+from tickwheel.workers.child import NUMBER_BYTES, READY, Call
+from tickwheel.workers.process_pool import SPAWN, Child
 
 
 def test_processes_are_used_again_and_no_more_than_allowed() -> None:
@@ -147,6 +148,48 @@ def test_stopped_process_is_ended_when_its_time_is_up(tmp_path: Path) -> None:
         assert multiprocessing.active_children() == []
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("how", "status"), [("return", 0), ("raise", 1), ("exit", 3)])
+def test_what_a_function_forks_ends_where_it_comes_back_and_answers_for_nobody(how: str, status: int) -> None:
+    async def main() -> None:
+        workers = Workers(processes=1)
+        run = workers.run(in_process(functions.fork), task(how=how))
+        assert await asyncio.wait_for(run, functions.PATIENCE_S) == status
+        for number in range(3):
+            assert await workers.run(in_process(functions.double), task(number=number)) == 2 * number
+        await workers.close()
+
+    asyncio.run(main())
+
+
+def test_process_ends_though_what_it_forked_lives_on(tmp_path: Path) -> None:
+    async def main() -> None:
+        workers, started, lives = Workers(processes=1), str(tmp_path / "started"), str(tmp_path / "lives")
+        os.mkfifo(started)
+        os.mkfifo(lives)
+        run = workers.run(in_process(functions.fork_and_wait), task(started=started, child_lives=lives))
+        running = asyncio.ensure_future(run)
+        await told(started)
+        assert workers.cancel("t")
+        with pytest.raises(RunCancelled):
+            await asyncio.wait_for(running, functions.PATIENCE_S)
+        await workers.close()
+        assert await asyncio.to_thread(Path(lives).read_text) == "it does"
+
+    asyncio.run(main())
+
+
+def test_answer_to_another_call_is_passed_over() -> None:
+    child = Child()
+    ours, theirs = SPAWN.Pipe()
+    child.pipe.close()
+    child.pipe = ours
+    for number, word in ((7, b"of another"), (1, READY), (7, b"of another"), (1, b"ours")):
+        theirs.send_bytes(number.to_bytes(NUMBER_BYTES) + word)
+    assert child.ask(b"call", lambda: True) == b"ours"
+    theirs.close()
+    child.bury()
 
 
 def test_interrupt_from_the_terminal_is_left_to_the_parent() -> None:

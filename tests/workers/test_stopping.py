@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from tests.workers import functions
 from tests.workers.functions import PATIENCE_S, alive, handler, in_process, task, told, worker_threads
-from tickwheel.errors import RunCancelled, RunTimedOut, WorkersClosed
+from tickwheel.errors import RunCancelled, RunTimedOut, TaskRunning, WorkersClosed
 from tickwheel.tasks import TaskContext
 from tickwheel.workers import LoopPool, Workers
 
@@ -100,23 +101,34 @@ def test_async_run_out_of_time_is_cancelled() -> None:
     asyncio.run(main())
 
 
-def test_async_run_that_swallows_its_cancellation_is_left_behind() -> None:
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_async_run_that_swallows_its_cancellation_is_stuck_until_it_returns(cancelled: bool) -> None:
     async def main() -> None:
-        workers, go = Workers(queue_max=5), asyncio.Event()
+        workers, begun, go, bell = Workers(queue_max=5), asyncio.Event(), asyncio.Event(), Bell()
         workers._pools["loop"] = LoopPool(patience_s=0.02)
+        logging.getLogger("tickwheel.workers").addHandler(bell)
 
         async def swallow() -> None:
-            while not go.is_set():
-                try:
-                    await go.wait()
-                except asyncio.CancelledError:
-                    continue
+            begun.set()
+            with suppress(asyncio.CancelledError):
+                await go.wait()
+            await go.wait()
+            raise ValueError
 
-        with pytest.raises(RunTimedOut):
-            await workers.run(handler(swallow), task(timeout_ms=10))
-        assert workers.free == 4
+        running = asyncio.ensure_future(workers.run(handler(swallow), task("slow", timeout_ms=10)))
+        await begun.wait()
+        assert not cancelled or workers.cancel("slow")
+        await asyncio.wait_for(bell.rung.wait(), PATIENCE_S)
+        logging.getLogger("tickwheel.workers").removeHandler(bell)
+        assert ["'swallow' of task 'slow' ignores its timeout" in words for words in bell.words] == [True]
+        assert (workers.stuck, workers.free) == ({"slow"}, 4)
+        with pytest.raises(TaskRunning):
+            await workers.run(handler(swallow), task("slow"))
+        assert not running.done(), "it is not over, and must not be retried"
         go.set()
-        await all_over(workers)
+        with pytest.raises(RunCancelled if cancelled else RunTimedOut):
+            await running
+        assert (workers.stuck, workers.free) == (set(), 5)
         await workers.close()
 
     asyncio.run(main())

@@ -12,6 +12,7 @@ from tickwheel.cli.commands import app, console, plainly
 from tickwheel.cli.places import DEFAULT_STORE, JsonOption, StoreOption, TokenOption, UrlOption, opened
 from tickwheel.errors import InvalidTask
 from tickwheel.scheduler import Scheduler
+from tickwheel.scheduler.verbs import aimed_at
 from tickwheel.stores.contract import Filter
 from tickwheel.tasks import Status
 
@@ -37,7 +38,7 @@ def bulk(
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel, pause, resume, retry, run or delete all tasks that fit."""
+    """Cancel, pause, resume, retry, run or delete all that fit; without --status, retry is for what failed."""
     if action not in ACTIONS:
         raise InvalidTask(f"an action is {', '.join(ACTIONS)}, not {action!r}")
     said = {"status": status, "name": handler, "tag": tag, "text": text, "id_prefix": prefix}
@@ -58,7 +59,7 @@ def bulk(
         console.print(f"{action}: {counted['done']:,} done, {counted['skipped']:,} stay as they are", highlight=False)
 
 
-def operate(scheduler: Any, action: str, wanted: dict[str, Any], *, dry_run: bool) -> Iterator[dict[str, Any]]:
+def operate(scheduler: Any, action: Any, wanted: dict[str, Any], *, dry_run: bool) -> Iterator[dict[str, Any]]:
     """Do it in a store or have it done by a server, and tell how far it is."""
     if not isinstance(scheduler, Scheduler):
         yield from scheduler.operate(action, wanted, dry_run=dry_run)
@@ -67,9 +68,9 @@ def operate(scheduler: Any, action: str, wanted: dict[str, Any], *, dry_run: boo
     told: dict[str, Any] = {"action": action, "dry_run": dry_run, "matched": 0, "done": 0, "skipped": 0}
     chosen = Filter(**fields)
     if dry_run:
-        yield {**told, "matched": scheduler.count(chosen).tasks}
+        yield {**told, "matched": scheduler.count(aimed_at(action, chosen)).tasks}
         return
-    for seen, changed in scheduler.sweep(action, chosen):  # type: ignore[arg-type] # it was checked
+    for seen, changed in scheduler.sweep(action, chosen):
         yield {**told, "matched": seen, "done": changed, "skipped": seen - changed}
 
 

@@ -9,9 +9,10 @@
 >>> seen
 ['added order-7']
 
-A listener is called on the scheduler's loop and has to be quick; what it raises is logged and harms nobody. It hears
-of "started" in the surroundings of the run: a context variable that it sets then is seen by the handler, on the loop or
-on a thread. A witness is there while tasks are added, and may write on them before the store has them.
+A listener is called on the scheduler's loop and has to be quick; what it raises, be it an exit, is logged and harms
+nobody. It hears of "started" in the surroundings of the run: a context variable that it sets then is seen by the
+handler, on the loop or on a thread. A witness is there while tasks are added, and may write on them before the store
+has them.
 """
 
 import logging
@@ -135,5 +136,5 @@ class Events:
         for listener in self._listeners:
             try:
                 listener(event)
-            except Exception:
+            except BaseException:  # it was called by what runs tasks, which must not be interrupted, nor cancelled
                 log.exception("a listener raised for %r", event)

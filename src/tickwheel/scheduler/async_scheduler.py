@@ -41,7 +41,7 @@ from tickwheel.scheduler.engine.engine import Engine
 from tickwheel.scheduler.engine.janitor import StartupReport
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.queues import Queues
-from tickwheel.scheduler.queues.message_leases import Message, check_lease, check_wait
+from tickwheel.scheduler.queues.message_leases import Message, check_lease, check_token, check_wait
 from tickwheel.scheduler.routing import WebhookSender
 from tickwheel.scheduler.signals import StopSignals
 from tickwheel.scheduler.task_builder import TaskFields, check_time, check_timeout, due_after, to_ms
@@ -442,18 +442,18 @@ class AsyncScheduler(Verbs):
 
     async def ack(self, task_id: str, token: str) -> Task:
         """Say that a leased task is done."""
-        return await self._queues.leases.ack(task_id, token)
+        return await self._queues.leases.ack(check_id(task_id), check_token(token))
 
     async def nack(
         self, task_id: str, token: str, reason: str = "given back", *, delay: Duration | None = None
     ) -> Task:
         """Say that a leased task could not be done: it is tried again by its retry policy, or after a delay."""
         delay_ms = None if delay is None else to_ms(delay)
-        return await self._queues.leases.nack(task_id, token, check_reason(reason), delay_ms)
+        return await self._queues.leases.nack(check_id(task_id), check_token(token), check_reason(reason), delay_ms)
 
     async def extend(self, task_id: str, token: str, *, lease: Duration = "30s") -> int:
         """Let a lease end so long from now; return when that is, in milliseconds since 1970."""
-        return await self._queues.leases.extend(task_id, token, check_lease(to_ms(lease)))
+        return await self._queues.leases.extend(check_id(task_id), check_token(token), check_lease(to_ms(lease)))
 
     def leased_from(self, task_id: str) -> str | None:
         """Return the queue that a task is leased from now; None if it is not."""

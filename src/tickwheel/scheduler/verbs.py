@@ -46,7 +46,7 @@ from tickwheel.tasks.fields import invalid, whole
 from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
 from tickwheel.tasks.registry import Handler, Registry
 
-__all__ = ["Action", "Verbs"]
+__all__ = ["Action", "Verbs", "aimed_at"]
 
 Action = Literal["cancel", "pause", "resume", "retry", "run", "delete"]
 
@@ -344,8 +344,10 @@ class Verbs(ABC):
     ) -> AsyncIterator[tuple[int, int]]:
         """Do the same to all tasks that fit, page by page; tell how many were seen and how many changed so far.
 
-        By a cursor: what is added meanwhile is not touched, and nothing is touched twice.
+        By a cursor: what is added meanwhile is not touched, and nothing is touched twice. A retry is for what failed,
+        unless another status is named.
         """
+        wanted = aimed_at(action, wanted)
         seen = changed = 0
         cursor: str | None = None
         while True:
@@ -375,3 +377,8 @@ class Verbs(ABC):
         if action == "delete":
             return await store.remove(ids)
         return await store.run_now(ids)
+
+
+def aimed_at(action: Action, wanted: Filter) -> Filter:
+    """Return which tasks an action on many is for: a retry is for what failed, unless another status is named."""
+    return replace(wanted, status=Status.FAILED) if action == "retry" and wanted.status is None else wanted

@@ -17,7 +17,7 @@ import msgspec
 from tickwheel.clock import Clock
 from tickwheel.errors import TickwheelError
 from tickwheel.scheduler import AsyncScheduler
-from tickwheel.scheduler.verbs import Action
+from tickwheel.scheduler.verbs import Action, aimed_at
 from tickwheel.server.bodies import FilterBody
 from tickwheel.server.moments import moment
 from tickwheel.server.problems import Problem
@@ -82,7 +82,7 @@ class Operations:
             id=f"{self._number:x}", action=action, filter=body, dry_run=dry_run, started=self._moment()
         )
         if dry_run:
-            total = await self._scheduler.count(wanted, DRY_MAX)
+            total = await self._scheduler.count(aimed_at(action, wanted), DRY_MAX)
             operation.matched, operation.matched_is_exact = total.tasks, total.exact
             operation.state, operation.finished = "done", self._moment()
         else:

@@ -46,7 +46,7 @@ async def act(request: Asked) -> Answer:
         return await lease(service, request, check_queue(queue))
     if len(rest) != 2 or rest[0] != "messages" or verb not in SETTLED:  # noqa: PLR2004 - messages/{id}
         raise nowhere(request)
-    if service.scheduler.leased_from(rest[1]) != queue:
+    if service.scheduler.leased_from(rest[1]) not in (queue, None):
         raise LeaseLost(rest[1])
     return await SETTLED[verb](service, request, rest[1])
 

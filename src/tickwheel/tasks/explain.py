@@ -8,7 +8,7 @@
     no_capacity         no worker is free; or, in a queue, no consumer has leased it
     store_unavailable   the store can be read, but its node cannot write to it
     unreadable, expired, skipped    stored with the task
-    stuck               it runs, and its thread ignores its timeout
+    stuck               it runs, and its handler ignores its timeout
 
 The code is computed when a task is read, from its record and from what is known around it, and is not stored.
 
@@ -47,7 +47,7 @@ ReasonCode = Literal[
 ]
 Obstacle = Literal["no_handler", "no_capacity", "limit_reached", "store_unavailable", "stuck"]
 
-STUCK: Final = "stuck: its thread ignores its timeout"
+STUCK: Final = "stuck: its handler ignores its timeout"
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):

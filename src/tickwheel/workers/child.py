@@ -5,6 +5,9 @@
             ---go--->  call the function                  or `stay`: the run may not begin any more
             <-answer-
 
+Each message begins with the number of the call that it is about. A process that a function forks closes its copy of the
+pipe, and ends when it comes back out of the function: it can neither answer nor take the next call.
+
 Functions come as module and qualified name, everything else pickled. Results go back as JSON; an exception goes back
 as itself if it can be pickled, and as its words if it cannot, with its trace as text in either case.
 
@@ -27,10 +30,12 @@ from threading import Thread
 from typing import Any, Final, NamedTuple
 
 from tickwheel.errors import rebuild
+from tickwheel.workers import forks
 from tickwheel.workers.results import encode, passable
 
-__all__ = ["GO", "READY", "STAY", "Answer", "Call", "serve"]
+__all__ = ["GO", "NUMBER_BYTES", "READY", "STAY", "Answer", "Call", "serve"]
 
+NUMBER_BYTES: Final = 8  # of a call, before everything that is sent for it
 READY: Final = b""  # an answer is never empty
 GO: Final = b"go"
 STAY: Final = b"stay"
@@ -65,15 +70,18 @@ def serve(pipe: "Connection[bytes, bytes]", parent: int) -> None:
     # Ctrl-C in a terminal reaches every process of the program; what becomes of runs is for the parent to decide.
     # A function, for to ignore a signal would be passed on to programs that a handler starts.
     signal.signal(signal.SIGINT, lambda *_: None)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=pipe.close)
     while True:
         try:
             request = pipe.recv_bytes()
         except (EOFError, OSError):
             return
+        number = request[:NUMBER_BYTES]
         try:
-            answer = run(request, pipe)
+            answer = run(number, request[NUMBER_BYTES:], pipe)
             if answer is not None:
-                pipe.send_bytes(pickle.dumps(answer))
+                pipe.send_bytes(number + pickle.dumps(answer))
         except (PipeClosed, OSError):
             return
 
@@ -101,7 +109,7 @@ class PipeClosed(Exception):
     """Nobody is there any more to say whether a run may begin."""
 
 
-def run(request: bytes, pipe: "Connection[bytes, bytes]") -> Answer | None:
+def run(number: bytes, request: bytes, pipe: "Connection[bytes, bytes]") -> Answer | None:
     """Make one call, and take whatever comes of it; None if it may not begin."""
     handler = task_id = "?"
     returned = False
@@ -109,9 +117,9 @@ def run(request: bytes, pipe: "Connection[bytes, bytes]") -> Answer | None:
         call: Call = pickle.loads(request)  # noqa: S301 - from our own parent
         handler, task_id = call.handler, call.task_id
         function = reduce(getattr, call.qualname.split("."), import_module(call.module))
-        if not may_begin(pipe):
+        if not may_begin(number, pipe):
             return None
-        result = function(**call.arguments)  # type: ignore[operator]
+        result = forks.call(function, **call.arguments)  # type: ignore[arg-type]
         returned = True
         return Answer(result=encode(handler, task_id, result))
     except PipeClosed:
@@ -122,11 +130,11 @@ def run(request: bytes, pipe: "Connection[bytes, bytes]") -> Answer | None:
         return Answer(error=carried, words=describe(error), trace=trace, raised=not returned)
 
 
-def may_begin(pipe: "Connection[bytes, bytes]") -> bool:
+def may_begin(number: bytes, pipe: "Connection[bytes, bytes]") -> bool:
     """Say that everything is ready, and ask whether the run may begin."""
     try:
-        pipe.send_bytes(READY)
-        return pipe.recv_bytes() == GO
+        pipe.send_bytes(number + READY)
+        return pipe.recv_bytes() == number + GO
     except (EOFError, OSError) as error:
         raise PipeClosed from error
 

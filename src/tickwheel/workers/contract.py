@@ -1,12 +1,11 @@
 """What every pool promises: to begin a run, to ask it to stop, and to say when it is really over.
 
 Two things are kept apart. The *outcome* of a run is what its caller is told. The run is *over* when its function has
-returned and its place in the pool is free again; until then it counts. A thread cannot be ended, and its run must not
-be retried beside it: its outcome is told when it is over. An async function that swallows its cancellation is left
-behind after a while.
+returned and its place in the pool is free again; until then it counts. Neither a thread nor an async function that
+swallows its cancellation can be ended, and its run must not be retried beside it: its outcome is told when it is over.
 
     pool        its runs                     is asked to stop by           is over within
-    loop        tasks on the event loop      cancelling the task           patience_s, unless it holds on
+    loop        tasks on the event loop      cancelling the task           patience_s, or it is stuck until it ends
     thread      calls on daemon threads      `context.cancelled`           its own return: stuck until then
     process     calls in spawned processes   SIGTERM, then SIGKILL         patience_s
 """

@@ -4,11 +4,12 @@ import sys
 from asyncio import Future, Task
 
 from tickwheel.workers.contract import Job, Outcome
+from tickwheel.workers.forks import FORKS, end
 from tickwheel.workers.results import returned
 
 __all__ = ["LoopPool"]
 
-PATIENCE_S = 5.0  # for `finally` blocks that await; a task that swallows its cancellation is left behind after it
+PATIENCE_S = 5.0  # for `finally` blocks that await; a task that swallows its cancellation is stuck after it
 
 
 class LoopPool:
@@ -36,8 +37,13 @@ async def run(job: Job) -> Outcome:
     """Await the function of a run and take whatever comes: an exit ends the run, not the loop."""
     if not job.begin():
         return job.not_begun()
+    forked = FORKS.get()
     try:
         result = await job.handler.function(**job.arguments)
     except BaseException as error:  # noqa: BLE001 - as it says
+        if FORKS.get() != forked and not isinstance(error, GeneratorExit):  # which anyone may throw who drops a task
+            end(error)
         return Outcome(error=error, raised=True)
+    if FORKS.get() != forked:
+        end()
     return returned(job.handler.name, job.task.id, result)

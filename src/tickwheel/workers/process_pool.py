@@ -21,18 +21,19 @@ import sys
 from asyncio import Future
 from collections.abc import Callable
 from functools import partial, reduce
+from itertools import count
 from multiprocessing import get_context, process
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 import msgspec
 
 from tickwheel.errors import InvalidArguments, ProcessDied, RunFailed, UnnamedHandler
-from tickwheel.workers.child import GO, READY, STAY, Answer, Call, serve
+from tickwheel.workers.child import GO, NUMBER_BYTES, READY, STAY, Answer, Call, serve
 from tickwheel.workers.contract import Job, Outcome
 from tickwheel.workers.threads import Threads
 
@@ -88,11 +89,15 @@ class Child:
     def __init__(self) -> None:
         self.doomed = False  # it was told to end, and may look alive for a moment longer
         self._buried = False
+        self._numbers = count(1)  # of the calls to it
         self.pipe, theirs = SPAWN.Pipe()
         # A daemon is ended at the interpreter's exit, instead of waited for.
         self.process = SPAWN.Process(target=serve, args=(theirs, os.getpid()), name="tickwheel-worker", daemon=True)
         try:
             SPAWNER.start(self.process)
+            self.end = watch_end(self.process)
+            self._let_go = finalize(self, close_end, self.end, self.process.sentinel)
+            self._let_go.atexit = False
             SPAWNED.add(self)
         except BaseException:
             self.pipe.close()
@@ -102,20 +107,25 @@ class Child:
 
     def ask(self, request: bytes, may_begin: Callable[[], bool]) -> bytes | None:
         """Send a call and wait for its answer; `STAY` if it may not begin, None if the process died before."""
+        number = next(self._numbers).to_bytes(NUMBER_BYTES)
         try:
-            self.pipe.send_bytes(request)
-            answer = self._receive()
+            self.pipe.send_bytes(number + request)
+            answer = self._receive(number)
             if answer == READY:
                 word = GO if may_begin() else STAY
-                self.pipe.send_bytes(word)
-                answer = self._receive() if word == GO else STAY
+                self.pipe.send_bytes(number + word)
+                answer = self._receive(number) if word == GO else STAY
         except (EOFError, OSError):
             return None
         return answer
 
-    def _receive(self) -> bytes | None:
-        ready = self.pipe in wait([self.pipe, self.process.sentinel])
-        return self.pipe.recv_bytes() if ready else None
+    def _receive(self, number: bytes) -> bytes | None:
+        """Wait for what is said of a call, and pass over everything else; None if the process ended."""
+        while self.pipe in wait([self.pipe, self.end]):
+            message = self.pipe.recv_bytes()
+            if message.startswith(number):
+                return message[NUMBER_BYTES:]
+        return None
 
     def alive(self) -> bool:
         """Tell whether it may be used again."""
@@ -138,15 +148,35 @@ class Child:
         """Wait for its end, make it end if that takes long, and return its exit code."""
         self.doomed = True
         self.pipe.close()
-        if not wait([self.process.sentinel], LEAVE_AFTER_S):
+        if not wait([self.end], LEAVE_AFTER_S):
             self.kill()
-            wait([self.process.sentinel])
+            wait([self.end])
         with CHILDREN:
             self.process.join()
             exit_code = self.process.exitcode
+            self._let_go()
             self.process.close()
             self._buried = True
         return exit_code
+
+
+def watch_end(started: BaseProcess) -> int:
+    """Return a file descriptor that is ready when a process has ended.
+
+    The standard library's is a pipe, which does not end as long as anything that the process has forked lives.
+    """
+    if sys.platform == "linux":
+        try:
+            return os.pidfd_open(started.pid or 0)
+        except OSError:  # an old kernel, or one that does not allow it; or somebody has waited for it already
+            pass
+    return started.sentinel
+
+
+def close_end(end: int, sentinel: int) -> None:
+    """Close what `watch_end` opened; the standard library closes its own."""
+    if end != sentinel:
+        os.close(end)
 
 
 class ProcessPool:

@@ -3,6 +3,7 @@
 from asyncio import Future
 from functools import partial
 
+from tickwheel.workers import forks
 from tickwheel.workers.contract import Job, Outcome
 from tickwheel.workers.results import settle
 from tickwheel.workers.threads import Threads
@@ -43,5 +44,5 @@ def run(job: Job) -> Outcome:
     """Call the function of a run, in the context of who asked for it."""
     if not job.begin():
         return job.not_begun()
-    call = partial(job.surroundings.run, job.handler.function, **job.arguments)
-    return settle(job.handler.name, job.task.id, call)
+    run_in_context = partial(job.surroundings.run, forks.call, job.handler.function, **job.arguments)
+    return settle(job.handler.name, job.task.id, run_in_context)

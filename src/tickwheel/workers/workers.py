@@ -10,8 +10,8 @@ raised, or why it was stopped.
 
     run() --> waits --> runs --------------------------> result, or what the function raised
                 |        |--- cancel(), close(grace) --> RunCancelled, when it is over or out of time
-                |        |--- out of time -------------> RunTimedOut, when it is over; others have the place of a thread
-                |        |                               that does not return, and it is stuck
+                |        |--- out of time -------------> RunTimedOut, when it is over; what does not end is stuck until
+                |        |                               it does, and others have the place of a thread
                 |        +--- its process is not ready, or dies ---> ProcessDied
                 |--- cancel() -------------------------> RunCancelled
                 |--- withdraw(), or its gate says no --> nothing: as if it had never been asked for
@@ -83,7 +83,7 @@ class Workers:
                 raise InvalidWorkers(f"{name} is from {least} to {most:,}, not {value!r}")
         self.on_free: Callable[[], None] | None = None  # called when a run is over, and its place free
         self.start_s_max = START_S_MAX  # a process that is not ready to run by then is killed
-        self.stuck: set[str] = set()  # tasks whose threads ignore their timeout
+        self.stuck: set[str] = set()  # tasks whose functions ignore their timeout, on a thread or on the loop
         self._queue_max = queue_max
         self._warn_after_s = warn_after_s
         self._stuck_after_s = stuck_after_s
@@ -297,7 +297,7 @@ class Workers:
         return rate
 
     def _run_out(self, job: Job) -> None:
-        """Stop a run that is out of time; what cannot be made to end is left behind."""
+        """Stop a run that is out of time, and see to what does not end: it is stuck, unless it can be killed."""
         if job.over is None or job.over.done():
             return  # it made it
         pool = self._pools[job.pool]
@@ -314,26 +314,28 @@ class Workers:
             job.alarm = self._alarm(left_s, self._run_out, job)
             return
         self._stop(job, error)
-        wait_s, then = (
-            (self._stuck_after_s, self._note_stuck)
-            if isinstance(pool, ThreadPool)
-            else (pool.patience_s, self._give_up)
-        )
+        wait_s = self._stuck_after_s if isinstance(pool, ThreadPool) else pool.patience_s
+        then = self._give_up if isinstance(pool, ProcessPool) else self._note_stuck
         job.alarm = self._alarm(wait_s, then, job)
 
     def _note_stuck(self, job: Job) -> None:
-        """Let others have the place of a thread that ignores its timeout."""
-        pool = self._pools[job.pool]
-        if job.over is None or job.over.done() or not isinstance(pool, ThreadPool):
+        """Say that a run ignores its timeout, and let others have its place if it has a thread."""
+        if job.over is None or job.over.done():
             return
         self.stuck.add(job.task.id)
+        pool = self._pools[job.pool]
+        if isinstance(pool, ThreadPool):
+            place = "another thread takes its place" if pool.replace(job) else "too many are stuck to replace it"
+            advice = f"{place}; let the handler look at context.cancelled"
+        else:
+            advice = "let the handler end when it is cancelled"
         log.warning(
-            "handler %r of task %r ignores its timeout of %g s: the task is stuck until the thread returns, and is not "
-            "retried before; %s; let the handler look at context.cancelled",
+            "handler %r of task %r ignores its timeout of %g s: the task is stuck until it returns, and is not retried "
+            "before; %s",
             job.handler.name,
             job.task.id,
             job.task.timeout_ms / 1000,
-            "another thread takes its place" if pool.replace(job) else "too many threads are stuck to replace this one",
+            advice,
         )
         self._fill(job.pool)
         if self.on_free is not None:
@@ -392,8 +394,8 @@ class Workers:
         late = [job for job in self._begun if not self._begun[job].done()]
         for job in late:
             self._stop(job, RunCancelled(job.task.id, closing=True))
-        # Tasks and processes go when they are told to; a thread is left to itself.
-        await asyncio.gather(*map(self._unwind, late))
+        # Tasks and processes go when they are told to; a thread, and what has ignored its timeout, is left to itself.
+        await asyncio.gather(*(self._unwind(job) for job in late if job.task.id not in self.stuck))
         for job in late:
             self._give_up(job)
         for pool in self._pools.values():

@@ -50,6 +50,7 @@ log = logging.getLogger("tickwheel.scheduler")
 NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
 NO_ROOM_MS: Final = 1_000  # how long it waits for runs that were stopped and keep their places
 GATHER_NS: Final = 30_000_000  # between two writes of outcomes: while tasks keep coming due, one goes with each claim
+SNOOZE_MS: Final = 60_000  # how long a task waits that asked to run again later, but not after a time that can be read
 ERROR_CHARS_MAX: Final = 16_384  # of a trace: a store keeps 256 KiB for it and the result
 STOPPED: Final = "released before it began: the scheduler was stopped"
 REJECTED: Final = "another node owns it, or its outcome was written before"
@@ -142,11 +143,14 @@ class Completer:
         """Decide what becomes of a task whose handler raised: only these three errors are more than a failure."""
         if isinstance(error, Fail):
             self.settle(task, transitions.fail_for_good(task, describe(error), "failed on request", now), "failed")
-        elif isinstance(error, Snooze) and (delay_ms := asked_ms(error)) is not None:
-            ended = transitions.snooze(task, delay_ms, describe(error), self.now_up())
+        elif isinstance(error, Snooze):
+            delay_ms = asked_ms(task, error)
+            ended = transitions.snooze(
+                task, SNOOZE_MS if delay_ms is None else delay_ms, describe(error), self.now_up()
+            )
             self.settle(task, ended, event_for_failure(ended.task))
         else:
-            self._fail(task, describe(error), asked_ms(error) if isinstance(error, RetryAfter) else None)
+            self._fail(task, describe(error), asked_ms(task, error) if isinstance(error, RetryAfter) else None)
 
     def _fail(self, task: Task, error: str, wait_ms: int | None = None) -> None:
         ended = transitions.fail(task, error, self.now_up(), self._rng.random(), wait_ms)
@@ -327,12 +331,14 @@ def event_for_failure(task: Task) -> Kind:
     return "retried" if task.has_begun and task.status is Status.PENDING else "failed"
 
 
-def asked_ms(error: RetryAfter | Snooze) -> int | None:
+def asked_ms(task: Task, error: RetryAfter | Snooze) -> int | None:
     """Return the wait that a handler asked for, rounded up; None if it is not a duration."""
     try:
         return -(-to_ns(error.delay) // 1_000_000)  # type: ignore[arg-type] # checked here
-    except InvalidDuration:
-        log.warning("%s: invalid delay; the usual one is used", type(error).__name__)
+    except BaseException as why:  # noqa: BLE001 - the delay is an object of the handler's, which may raise anything
+        usual = f"{SNOOZE_MS // 1000} s" if isinstance(error, Snooze) else "its usual wait"
+        words = why if isinstance(why, InvalidDuration) else f"its delay raised {type(why).__name__}"
+        log.warning("task %r raised %s: %s; %s is used instead", task.id, type(error).__name__, words, usual)
         return None
 
 

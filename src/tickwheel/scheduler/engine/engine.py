@@ -261,11 +261,14 @@ class Engine:
             await self._persist(name, step)
         except asyncio.CancelledError:
             if not self._ending:
-                if not self._cancelled:
-                    log.error("something cancelled the asyncio tasks of this scheduler; they begin again")
-                    asyncio.get_running_loop().call_later(REVIVE_S, self._revive)
-                self._cancelled[name] = step
+                self._note_cancelled(name, step)
             raise
+
+    def _note_cancelled(self, name: str, step: Callable[[], object]) -> None:
+        if not self._cancelled:
+            log.error("something cancelled the asyncio tasks of this scheduler; they begin again")
+            asyncio.get_running_loop().call_later(REVIVE_S, self._revive)
+        self._cancelled[name] = step
 
     def _revive(self) -> None:
         """Begin what was cancelled: a handler did that, for where a program ends its loop is not running any more."""

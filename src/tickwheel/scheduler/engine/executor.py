@@ -123,7 +123,7 @@ class Executor:
         return (flight.task for flight in self._flights.values())
 
     def is_stuck(self, task_id: str) -> bool:
-        """Tell whether a task is stuck: its thread ignores its timeout."""
+        """Tell whether a task is stuck: its handler ignores its timeout."""
         return task_id in self._workers.stuck
 
     def remove(self, task_id: str) -> bool:

@@ -19,15 +19,16 @@ from typing import Any, Final
 import msgspec
 
 from tickwheel.clock import Clock
-from tickwheel.errors import InvalidLease, LeaseLost
+from tickwheel.errors import InvalidLease, LeaseLost, UnknownTask
 from tickwheel.observe.events import Events, Kind
 from tickwheel.scheduler.background_calls import BackgroundCalls
 from tickwheel.scheduler.engine.completer import Completer, event_for_failure, plain
 from tickwheel.stores.contract import Store
 from tickwheel.tasks import transitions
+from tickwheel.tasks.fields import invalid
 from tickwheel.tasks.record import Task
 
-__all__ = ["LEASED_MAX", "Message", "MessageLeases", "check_lease", "check_wait"]
+__all__ = ["LEASED_MAX", "Message", "MessageLeases", "check_lease", "check_token", "check_wait"]
 
 LEASED_MAX: Final = 10_000  # messages at once; as many as a store looks up in one call
 LEASE_MS_MIN: Final = 100  # it has to reach the consumer and come back
@@ -54,6 +55,13 @@ def check_lease(lease_ms: int) -> int:
     if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
         raise InvalidLease(f"a lease is from {LEASE_MS_MIN} ms to {LEASE_MS_MAX // 3_600_000} h, not {lease_ms:,} ms")
     return lease_ms
+
+
+def check_token(token: object) -> str:
+    """Return the token of a lease that may be there: any text."""
+    if not isinstance(token, str):
+        raise invalid("token", token, "the lease_token of a message", InvalidLease)
+    return str.__str__(token)
 
 
 def check_wait(wait_ms: int) -> int:
@@ -137,20 +145,28 @@ class MessageLeases:
 
     async def extend(self, task_id: str, token: str, lease_ms: int) -> int:
         """Let a lease end so long from now; return when that is."""
-        leased = self._mine(task_id, token)
+        leased = await self._mine(task_id, token)
         [there] = await self._store.get([task_id])
         if there is not None and there.cancel_requested:
             self.cancel(task_id)  # by another process, and not heard of yet
-        self._mine(task_id, token)  # it may have ended meanwhile
+        if not self._is_good(task_id, token):  # it may have ended meanwhile
+            raise LeaseLost(task_id)
         leased.ends_ns = self._clock.monotonic_ns() + lease_ms * 1_000_000
         self._arm(leased)
         return self._completer.now() + lease_ms
 
-    def _mine(self, task_id: str, token: str) -> LeasedMessage:
+    async def _mine(self, task_id: str, token: str) -> LeasedMessage:
+        """Return what is leased with a token, without waiting; if nothing is, say why."""
+        if self._is_good(task_id, token):
+            return self._leased[task_id]
+        [there] = await self._store.get([task_id])
+        raise UnknownTask(task_id) if there is None else LeaseLost(task_id)
+
+    def _is_good(self, task_id: str, token: str) -> bool:
         leased = self._leased.get(task_id)
-        if leased is None or leased.settling or not compare_digest(leased.token.encode(), token.encode()):
-            raise LeaseLost(task_id)
-        return leased
+        if leased is None or leased.settling:
+            return False
+        return compare_digest(leased.token.encode(), token.encode(errors="replace"))
 
     def _arm(self, leased: LeasedMessage) -> None:
         """See to it that a lease ends in time."""
@@ -163,12 +179,12 @@ class MessageLeases:
 
     async def ack(self, task_id: str, token: str) -> Task:
         """Complete a task."""
-        leased = self._mine(task_id, token)
+        leased = await self._mine(task_id, token)
         return await self._settle(leased, transitions.succeed(leased.task, None, self._completer.now()), "completed")
 
     async def nack(self, task_id: str, token: str, reason: str, delay_ms: int | None) -> Task:
         """Give a task back that could not be done: to be tried again by its retry policy, or after a delay."""
-        leased = self._mine(task_id, token)
+        leased = await self._mine(task_id, token)
         ended = transitions.fail(leased.task, plain(reason), self._completer.now_up(), self._rng.random(), delay_ms)
         return await self._settle(leased, ended, event_for_failure(ended[0]))
 

@@ -1,0 +1,50 @@
+"""What a function forks is not the worker that called it: it must not answer for the worker, nor take its next call.
+
+    worker   calls the function ---------------------------> returns: the outcome of the run
+                   `-- fork -- child ---> returns, raises or exits: ends where it comes back out of the function
+
+Such a child has a copy of everything that the worker has, and ends by `os._exit`: what the worker would do at its end
+is not for the child to do.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, NoReturn
+
+__all__ = ["FORKS", "call", "end"]
+
+FORKS: ContextVar[int] = ContextVar("tickwheel_forks", default=0)  # one more in a child, where its fork was called
+
+
+def call(function: Callable[..., Any], /, **arguments: Any) -> Any:
+    """Call a function; what it has forked ends where it comes back."""
+    forks = FORKS.get()
+    try:
+        result = function(**arguments)
+    except BaseException as error:
+        if FORKS.get() != forks:
+            end(error)
+        raise
+    if FORKS.get() != forks:
+        end()
+    return result
+
+
+def end(error: BaseException | None = None) -> NoReturn:
+    """End this process at once, with the status of a program that ended like this."""
+    status = 1
+    try:
+        if error is None:
+            status = 0
+        elif isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+            status = (error.code or 0) & 0xFF
+        else:
+            sys.excepthook(type(error), error, error.__traceback__)
+    finally:
+        os._exit(status)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: FORKS.set(FORKS.get() + 1))
