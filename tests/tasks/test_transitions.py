@@ -255,6 +255,15 @@ def test_run_now_of_a_paused_task_runs_once_and_it_stays_paused() -> None:
     assert not transitions.may_claim(after, NOW + 10 * MINUTE)
 
 
+def test_a_run_now_whose_process_died_was_made_also_if_an_earlier_run_was_interrupted() -> None:
+    task = replace(make("paused", recurring=True), interrupted=True)
+    asked = transitions.claim(transitions.run_now(task, NOW + 5), NOW + 5)
+    died = transitions.crash(asked, NOW + 6, 0.0).task
+    assert (died.listed_status, died.run_now_requested) == (Status.PAUSED, False)
+    stopped = transitions.interrupt(asked, NOW + 6).task
+    assert (stopped.listed_status, stopped.run_now_requested) == (Status.PENDING, True)
+
+
 def test_pause_withdraws_a_run_now_and_reschedule_does_not() -> None:
     for recurring in (False, True):
         task = make("pending", recurring=recurring)

@@ -211,7 +211,7 @@ def _again(task: Task, outcome: RunStatus, run_at: int, reason: str, now: int, w
     if type(task.trigger) is not Every:
         run_at = max(run_at, task.occurrence_at)
     run = _run(task, outcome, now, why)
-    requested = task.run_now_requested and task.interrupted
+    requested = task.run_now_requested and outcome is RunStatus.CANCELLED
     after = replace(
         task,
         status=Status.PENDING,
