@@ -117,6 +117,31 @@ def test_without_a_ttl_an_item_lives_while_it_is_read(clock: VirtualClock) -> No
     assert "a" not in cache
 
 
+def test_a_read_that_takes_long_does_not_shorten_the_time_of_an_item(clock: VirtualClock) -> None:
+    class Key:
+        on_compare: Callable[[], object] | None = None
+
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            on_compare, Key.on_compare = Key.on_compare, None
+            if on_compare is not None:
+                on_compare()
+            return True
+
+    cache: TTLCache[Key, str] = TTLCache(9, None, expire_after_access=10, clock=clock)
+    cache[Key()] = "old"
+
+    def write() -> None:
+        clock.advance(8)
+        cache[Key()] = "new"
+
+    Key.on_compare = write
+    assert cache.get(Key()) == "new"
+    assert cache.ttl(Key()) == 10
+
+
 def test_reading_moves_no_timer(clock: VirtualClock) -> None:
     cache: TTLCache[str, int] = TTLCache(9, None, expire_after_access="4s", clock=clock)
     cache["a"] = 1

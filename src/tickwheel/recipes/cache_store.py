@@ -137,7 +137,10 @@ class CacheStore:
         if self._access_ns:
             expires_ns = now_ns + self._access_ns
             ends_ns = item.ttl_ends_ns
-            item.expires_ns = ends_ns if items.origin_ns < ends_ns < expires_ns else expires_ns
+            if items.origin_ns < ends_ns < expires_ns:
+                expires_ns = ends_ns
+            # It may have been set while its key was compared, and so later than `now_ns`.
+            item.expires_ns = max(item.expires_ns, expires_ns)
         items.use(item)
         return items.value(item)
 
