@@ -5,6 +5,7 @@ import gc
 import weakref
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from random import Random
 from time import monotonic_ns
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.recipes.test_delay_queue import BAD_DELAYS, PATIENCE_SECONDS
+from tests.recipes.test_delay_queue import BAD_DELAYS, PATIENCE_SECONDS, HookedWheel, interrupt
 from tickwheel import AsyncDelayQueue, VirtualClock, aio
 from tickwheel.errors import InvalidDuration
 
@@ -201,6 +202,67 @@ def test_drain_takes_everything_in_due_order_and_the_queue_goes_on() -> None:
         await delayed.join()
 
     run(main())
+
+
+# -- what comes in the middle of a call
+
+
+def test_an_interrupted_get_loses_no_item() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[int] = AsyncDelayQueue()
+        for number in range(300):
+            delayed.put_nowait(number, delay=1)
+        await asyncio.sleep(2)
+        HookedWheel(delayed._queue, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            delayed.get_nowait()
+        assert [delayed.get_nowait() for _ in range(300)] == list(range(300))
+        assert delayed.empty()
+
+    run(main())
+
+
+def test_an_interrupted_drain_takes_nothing() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[int] = AsyncDelayQueue()
+        for number in range(300):
+            delayed.put_nowait(number, delay=10)
+        HookedWheel(delayed._queue, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            delayed.drain()
+        assert (delayed.qsize(), delayed.due()) == (300, 0)
+        delayed.put_nowait(-1, delay=5)
+        assert delayed.drain() == [-1, *range(300)]
+
+    run(main())
+
+
+@pytest.mark.parametrize("call", ["get_nowait", "due", "drain"])
+@pytest.mark.parametrize("wait_seconds", [0, 5, 50])
+def test_a_destructor_that_uses_the_queue_in_the_middle_of_a_call_loses_no_item(call: str, wait_seconds: int) -> None:
+    taken: list[int] = []
+
+    async def main() -> None:
+        delayed: AsyncDelayQueue[int] = AsyncDelayQueue()
+        for number in range(300):
+            delayed.put_nowait(number, delay=1 + number / 10)
+        await asyncio.sleep(wait_seconds)
+
+        def use() -> None:
+            taken.extend(delayed.drain())
+            delayed.put_nowait(1_000)
+            delayed.put_nowait(1_001, delay=1)
+
+        HookedWheel(delayed._queue, use)
+        with suppress(asyncio.QueueEmpty):
+            result: Any = getattr(delayed, call)()
+            taken.extend(result if call == "drain" else [result] if call == "get_nowait" else [])
+        await asyncio.sleep(2)
+        while not delayed.empty():
+            taken.append(delayed.get_nowait())
+
+    run(main())
+    assert sorted(taken) == [*range(300), 1_000, 1_001]
 
 
 # -- waking

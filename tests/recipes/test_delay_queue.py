@@ -13,6 +13,7 @@ import pytest
 
 from tickwheel import AsyncDelayQueue, DelayQueue, SystemClock, VirtualClock
 from tickwheel.errors import InvalidClock, InvalidDuration, NotCopyable
+from tickwheel.recipes.delayed_items import Delayed, DelayedItems
 
 PATIENCE_SECONDS = 30
 
@@ -69,7 +70,7 @@ def clock() -> WatchedClock:
 
 
 @pytest.fixture
-def delayed(clock: WatchedClock) -> DelayQueue[str]:
+def delayed(clock: WatchedClock) -> DelayQueue[Any]:
     return DelayQueue(clock=clock)
 
 
@@ -311,31 +312,91 @@ def test_any_timeout_will_do_if_an_item_is_there(delayed: DelayQueue[str], timeo
     assert delayed.get(timeout=timeout) == "a"
 
 
-class Interrupted(DelayQueue[str]):
-    """A queue that is interrupted when it begins anew, after everything was taken off the wheel."""
+class HookedWheel:
+    """The wheel of a queue, which calls a hook, once, after a call of one of its methods."""
 
-    interrupted = False
+    def __init__(self, items: DelayedItems[Any], hook: Callable[[], object]) -> None:
+        self._wheel: Any = items.wheel
+        self._hook: Callable[[], object] | None = hook
+        items.wheel = self  # type: ignore[assignment]
 
-    def _init(self, maxsize: int) -> None:
-        if self.interrupted:
-            raise KeyboardInterrupt
-        super()._init(maxsize)
+    def __len__(self) -> int:
+        return len(self._wheel)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._wheel, name)
+        return partial(self._call, found) if callable(found) else found
+
+    def _call(self, method: Callable[..., Any], *args: Any) -> Any:
+        result = method(*args)
+        hook, self._hook = self._hook, None
+        if hook is not None:
+            hook()
+        return result
 
 
-def test_an_interrupted_drain_takes_nothing(clock: VirtualClock) -> None:
-    delayed = Interrupted(clock=clock)
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_interrupted_get_loses_no_item(delayed: DelayQueue[int], clock: VirtualClock) -> None:
+    for number in range(300):
+        delayed.put(number, delay=1)
+    clock.advance(2)
+    HookedWheel(delayed.queue, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        delayed.get_nowait()
+    assert delayed.qsize() == 300
+    assert [delayed.get_nowait() for _ in range(300)] == list(range(300))
+    for _ in range(300):
+        delayed.task_done()
+    delayed.join()
+
+
+@pytest.mark.parametrize("taken_before", [0, 1, 299])
+def test_an_interrupted_count_loses_no_item(delayed: DelayQueue[int], clock: VirtualClock, taken_before: int) -> None:
+    for number in range(1_000):
+        delayed.put(number, delay=1)
+    clock.advance(2)
+    taken = [delayed.get_nowait() for _ in range(taken_before)]
+    HookedWheel(delayed.queue, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        delayed.due()
+    assert delayed.qsize() == delayed.due() == 1_000 - taken_before
+    assert taken + [delayed.get_nowait() for _ in range(1_000 - taken_before)] == list(range(1_000))
+
+
+def test_an_interrupted_drain_takes_nothing(delayed: DelayQueue[str], clock: VirtualClock) -> None:
     delayed.put("now")
     for name in "abc":
         delayed.put(name, delay=10)
-    delayed.interrupted = True
+    HookedWheel(delayed.queue, interrupt)
     with pytest.raises(KeyboardInterrupt):
         delayed.drain()
-    delayed.interrupted = False
     assert (delayed.qsize(), delayed.due()) == (4, 1)
     delayed.put("sooner", delay=5)
     clock.advance(5)
     assert [delayed.get_nowait(), delayed.get_nowait(), delayed.due()] == ["now", "sooner", 0]
     assert delayed.drain() == ["a", "b", "c"]
+
+
+def test_drain_keeps_the_order_of_items_that_are_on_their_way_down_the_wheel(clock: VirtualClock) -> None:
+    delayed: DelayQueue[int] = DelayQueue(clock=clock)
+    for number in range(5_000):  # more than one step moves from a dial to the next
+        delayed.put(number, delay=100)
+    clock.advance(100)
+    delayed.queue.poll(100_000)
+    for number in range(5_000, 5_010):
+        delayed.queue.append(Delayed(100_000, number), 0)
+    assert delayed.drain() == list(range(5_010))
+
+
+def test_what_a_standard_queue_lists_can_be_cleared(delayed: DelayQueue[str]) -> None:
+    delayed.put("now")
+    delayed.put("later", delay=10)
+    with delayed.mutex:
+        delayed.queue.clear()
+    assert delayed.empty()
 
 
 @pytest.mark.parametrize("kind", [DelayQueue, AsyncDelayQueue])

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -467,6 +468,46 @@ def test_a_key_that_could_not_be_hashed_is_told_later(caplog: pytest.LogCaptureF
     assert (key in timeouts, idle) == (True, [])
     timers.advance("10s")
     assert (key in timeouts, idle, len(timers)) == (False, [key], 0)
+
+
+def interrupt_at(step: int, *modules: str) -> Callable[..., Any]:
+    """Return what `sys.settrace` takes to interrupt the code of modules at one of its steps."""
+    left = step
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.endswith(modules):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+def test_an_interrupted_watch_leaves_no_timer_behind() -> None:
+    interrupted = True
+    step = 0
+    while interrupted:
+        step += 1
+        timers = ManualTimers()
+        timeouts: IdleTimeouts[str] = IdleTimeouts(timers)
+        before = sys.gettrace()
+        sys.settrace(interrupt_at(step, "idle_timeouts.py", "timers/timers.py"))
+        try:
+            timeouts.watch("a", 1, print)
+            interrupted = False
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        timeouts.forget("a")
+        timers.advance(10)
+        assert (step, len(timeouts), len(timers), timers.stats.pending) == (step, 0, 0, 0)
+    assert step > 20
 
 
 def test_a_timeout_of_zero_is_told_at_once(timers: ManualTimers, timeouts: IdleTimeouts[str]) -> None:

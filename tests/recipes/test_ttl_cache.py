@@ -1,7 +1,7 @@
 """A cache forgets what has expired and what is too much, says so, and is a mapping otherwise."""
 
 import logging
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from enum import IntEnum
 from typing import Any
 
@@ -115,6 +115,31 @@ def test_without_a_ttl_an_item_lives_while_it_is_read(clock: VirtualClock) -> No
         assert cache["a"] == 1
     clock.advance(4)
     assert "a" not in cache
+
+
+def test_a_read_that_takes_long_does_not_shorten_the_time_of_an_item(clock: VirtualClock) -> None:
+    class Key:
+        on_compare: Callable[[], object] | None = None
+
+        def __hash__(self) -> int:
+            return 1
+
+        def __eq__(self, other: object) -> bool:
+            on_compare, Key.on_compare = Key.on_compare, None
+            if on_compare is not None:
+                on_compare()
+            return True
+
+    cache: TTLCache[Key, str] = TTLCache(9, None, expire_after_access=10, clock=clock)
+    cache[Key()] = "old"
+
+    def write() -> None:
+        clock.advance(8)
+        cache[Key()] = "new"
+
+    Key.on_compare = write
+    assert cache.get(Key()) == "new"
+    assert cache.ttl(Key()) == 10
 
 
 def test_reading_moves_no_timer(clock: VirtualClock) -> None:
@@ -278,6 +303,45 @@ def test_a_callback_that_raises_is_logged_and_the_others_are_called(
     assert "'b'" in caplog.records[0].getMessage()
     assert "disk full" in caplog.text
     assert dict(cache) == {"d": 4}
+
+
+class FailingHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:  # noqa: ARG002 - as logging.Handler
+        raise OSError("disk full")
+
+
+@pytest.fixture
+def failing_log() -> Iterator[None]:
+    log, handler = logging.getLogger("tickwheel.recipes"), FailingHandler()
+    log.addHandler(handler)
+    yield
+    log.removeHandler(handler)
+
+
+@pytest.mark.usefixtures("failing_log")
+def test_a_log_handler_that_raises_is_shown_and_loses_no_notice(
+    clock: VirtualClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[int] = []
+
+    def on_evict(key: int, _value: int, _cause: str) -> None:
+        told.append(key)
+        raise ValueError(key)
+
+    cache: TTLCache[int, int] = TTLCache(9, 10, clock=clock, on_evict=on_evict)
+    cache.update({1: 1, 2: 2, 3: 3})
+    cache.clear()
+    assert told == [1, 2, 3]
+    assert capsys.readouterr().err.count("OSError: disk full") == 3
+
+
+@pytest.mark.usefixtures("failing_log")
+def test_a_log_handler_that_raises_does_not_hit_who_writes() -> None:
+    timers = ManualTimers()
+    cache: TTLCache[str, int] = TTLCache(9, 10, timers=timers)
+    timers.stop()
+    cache["a"] = 1
+    assert cache["a"] == 1
 
 
 # -- freeing

@@ -74,11 +74,12 @@ class AsyncDelayQueue(asyncio.Queue[T]):
 
     def get_nowait(self) -> T:
         """Take an item if one is due now."""
+        take = super().get_nowait  # first: making it may run a destructor, which may take what is due
         while (due := self._queue.poll(self._tick())) is None:
             pass
         if not due and not self.empty():
             raise asyncio.QueueEmpty
-        item = super().get_nowait()
+        item = take()
         self._end_if_drained()
         return item
 
@@ -88,14 +89,9 @@ class AsyncDelayQueue(asyncio.Queue[T]):
 
     def drain(self) -> list[T]:
         """Take all items, due or not, in due order; `task_done` is expected for each, as after `get`."""
-        try:
-            items = self._queue.all()
-            self._init(self.maxsize)
-        except BaseException:  # interrupted: nothing is taken
-            self._queue.rewind(self._tick())
-            raise
-        for _ in items:
+        for _ in range(self.qsize()):  # first: what interrupts it finds all items here
             self._wakeup_next(self._putters)
+        items = self._queue.take_all()
         self._end_if_drained()
         return items
 

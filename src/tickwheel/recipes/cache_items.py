@@ -118,13 +118,20 @@ class CacheItems:
         """Add an item; None if the code of a key has interfered, and it has to be looked for again."""
         if self.closed:
             return Item(OUTSIDE)
-        item: Item | None = self._enter(key)
+        item: Item | None = self.enter(key)
         if item is None or self.closed:
             return item
-        item.place = len(self.kept)
-        self.kept.append(item)
-        self.kept.append(key)
-        self.kept.append(value)
+        kept = self.kept
+        place = len(kept)
+        try:
+            kept.append(item)
+            kept.append(key)
+            kept.append(value)
+        except MemoryError:
+            while len(kept) > place:
+                kept.pop()
+            raise
+        item.place = place
         item.expires_ns = expires_ns
         item.ttl_ends_ns = ends_ns
         item.weight = weight
@@ -146,20 +153,19 @@ class CacheItems:
             self.schedule(item)
 
     def supersede(
-        self, old: Item, old_key: Any, key: Any, value: Any, expires_ns: int, ends_ns: int, weight: int
+        self, old: Item, old_key: Any, item: Item, key: Any, value: Any, expires_ns: int, ends_ns: int, weight: int
     ) -> Any:
-        """Remove an item, whose key the caller holds, add one in its place, and return the value that has left.
+        """Remove an item, whose key the caller holds, and return its value; put one that was entered in its place.
 
-        ABSENT if the code of a key has interfered, and both have to be looked for again.
+        If the code of a key has interfered, the one that was entered has no place afterwards, and has to be entered
+        again; ABSENT if the other was taken out meanwhile.
         """
-        item = self._enter(key)
-        if item is None:
-            return ABSENT
         self._unlist(old, old_key)
+        if item.place == DISCARDED:
+            return self._take_out(old, old_key)  # it is not listed any more
         place = old.place
-        if place < 0 or item.place == DISCARDED or self.closed:
-            if item.place == NO_PLACE:
-                self._unlist(item, key)
+        if place < 0 or self.closed:
+            self._unlist(item, key)
             return ABSENT
         item.place = place
         kept = self.kept
@@ -176,7 +182,7 @@ class CacheItems:
         self.schedule(item)
         return old_value
 
-    def _enter(self, key: Any) -> Item | None:
+    def enter(self, key: Any) -> Item | None:
         """Enter a new item in `by_key`, without a place; None if the key has an item."""
         if len(self.by_key) > 2 * len(self) + LOST_MAX:
             self._forget_lost()
@@ -218,22 +224,36 @@ class CacheItems:
     def remove(self, item: Item, key: Any) -> Any:
         """Take an item out, whose key the caller holds, and return its value; ABSENT if it was taken out meanwhile."""
         self._unlist(item, key)
+        return self._take_out(item, key)
+
+    def _take_out(self, item: Item, key: Any) -> Any:
+        """Take an item that is not listed any more out of all else, and return its value; ABSENT if it has left."""
         place = item.place
         if place < 0:
             return ABSENT
         kept = self.kept
         value = kept[place + 2]
         last = len(kept) - STRIDE
+        moved = kept[last]
+        moved_key = kept[last + 1]
+        moved_value = kept[last + 2]
+        try:
+            kept.pop()
+            kept.pop()
+            kept.pop()
+        except MemoryError:  # a list that shrinks is copied; one that could not be has room for what it had
+            if len(kept) == last + 1:
+                kept.append(moved_key)
+            if len(kept) == last + 2:
+                kept.append(moved_value)
+            self._list_again(item, key)
+            raise
         if place != last:  # the last one fills the gap
-            moved = kept[last]
             kept[place] = moved
-            kept[place + 1] = kept[last + 1]
-            kept[place + 2] = kept[last + 2]
+            kept[place + 1] = moved_key
+            kept[place + 2] = moved_value
             assert isinstance(moved, Item)
             moved.place = place
-        kept.pop()
-        kept.pop()
-        kept.pop()
         self._release(item)
         return value
 
@@ -256,10 +276,16 @@ class CacheItems:
             if found is item:
                 return True
             if found is not None and found.place >= 0:  # the key was changed, and now equals that of another item
-                self.by_key.setdefault(self.key(found), found)
+                self._list_again(found, self.key(found))
         except Exception:  # noqa: BLE001, S110 - of a key that can no longer be hashed or compared: its item is lost
             pass
         return False
+
+    def _list_again(self, item: Item, key: Any) -> None:
+        """List an item that was taken out of `by_key`; one whose key was written meanwhile is the next to expire."""
+        if self.by_key.setdefault(key, item) is not item and item.place >= 0:
+            item.expires_ns = self.origin_ns
+            self.schedule(item)
 
     def _forget_lost(self) -> None:
         """Keep in `by_key` only what has a place."""
@@ -270,7 +296,7 @@ class CacheItems:
                 item.place = DISCARDED
                 continue
             try:
-                self.by_key.setdefault(key, item)
+                self._list_again(item, key)
             except Exception:  # noqa: BLE001, S112 - as above: nobody can find it, and it leaves when it expires
                 continue
 
@@ -296,13 +322,13 @@ class CacheItems:
         edge_items = len(due)
         target = max(tick + 1 if to_the_ns else tick, self.wheel.now)
         self.look_ns = now_ns  # until all that is due has been looked at
+        self._due = due
         try:
             self.wheel.advance_into(due, target, BATCH_MAX)
         except WheelClosed:
             self.close()
             return False
         due.reverse()
-        self._due = due
         return len(due) - edge_items == BATCH_MAX or self.wheel.now < target
 
     def next_due(self) -> Item | None:

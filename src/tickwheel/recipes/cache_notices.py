@@ -11,6 +11,8 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Final, Literal, final
 
+from tickwheel.timers.timers import tell
+
 __all__ = ["Cause", "EvictionNotices"]
 
 Cause = Literal["expired", "size", "replaced", "deleted"]
@@ -42,11 +44,12 @@ class EvictionNotices:
                 done += 1
                 try:
                     self._on_evict(key, value, cause)
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001 - logged, or raised at the end
                     if end is None and isinstance(error, (KeyboardInterrupt, SystemExit)):
                         end = error
                     else:
-                        log.exception("on_evict raised for key %r (cause: %s)", key, cause)
+                        message = "on_evict raised for key %r (cause: %s)"
+                        tell(logging.ERROR, message, key, cause, error=error, logger=log)
         finally:
             self._delivering.pop(thread, None)
         if end is not None:

@@ -137,7 +137,10 @@ class CacheStore:
         if self._access_ns:
             expires_ns = now_ns + self._access_ns
             ends_ns = item.ttl_ends_ns
-            item.expires_ns = ends_ns if items.origin_ns < ends_ns < expires_ns else expires_ns
+            if items.origin_ns < ends_ns < expires_ns:
+                expires_ns = ends_ns
+            # It may have been set while its key was compared, and so later than `now_ns`.
+            item.expires_ns = max(item.expires_ns, expires_ns)
         items.use(item)
         return items.value(item)
 
@@ -278,10 +281,14 @@ class CacheStore:
             else:
                 oldest = items.oldest()
                 old_key = items.key(oldest)
-                old_value = items.supersede(oldest, old_key, key, value, expires_ns, ends_ns, weight)
-                if old_value is not ABSENT:
-                    self._note(old_key, old_value, "size")
-                    return
+                item = items.enter(key)
+                if item is not None:
+                    old_value = items.supersede(oldest, old_key, item, key, value, expires_ns, ends_ns, weight)
+                    placed = item.place >= 0  # now: a notice may run a destructor, which may remove it
+                    if old_value is not ABSENT:
+                        self._note(old_key, old_value, "size")
+                    if placed:
+                        return
             attempts += 1
             found = items.find(key)
             if found is not None:

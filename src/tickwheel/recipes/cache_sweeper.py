@@ -18,7 +18,7 @@ from weakref import ref
 from tickwheel.errors import TimersStopped
 from tickwheel.timers.asyncio_driver import AsyncTimers
 from tickwheel.timers.handle import TimerHandle
-from tickwheel.timers.timers import AbstractTimers
+from tickwheel.timers.timers import AbstractTimers, tell
 
 __all__ = ["CacheSweeper"]
 
@@ -68,14 +68,16 @@ class CacheSweeper:
             else:
                 wait_ns = max(look_ns - cache._store.now_ns(), 0)
                 self._timer = timers.after(min(wait_ns, WAIT_NS_MAX) / 1e9, _sweep, self._cache)
-        except Exception as error:  # the item is in the cache: its write has not failed
+        except Exception as error:  # noqa: BLE001 - the item is in the cache: its write has not failed
             # The cache itself as the only argument would be taken for a mapping of arguments.
             if isinstance(error, TimersStopped) or _on_closed_loop(timers):
                 self._timers = None
-                log.warning("the timers of %s were stopped; expired items are freed on writes only", repr(cache))
+                message = "the timers of %s were stopped; expired items are freed on writes only"
+                tell(logging.WARNING, message, repr(cache), logger=log)
             else:
                 self._due_ns = -1
-                log.exception("cannot start a timer to free expired items of %s; the next write retries", repr(cache))
+                message = "cannot start a timer to free expired items of %s; the next write retries"
+                tell(logging.ERROR, message, repr(cache), error=error, logger=log)
         except BaseException:  # an interrupt: there is no timer
             self._due_ns = -1
             raise

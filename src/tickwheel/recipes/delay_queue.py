@@ -85,15 +85,11 @@ class DelayQueue(queue.Queue[T]):
     def drain(self) -> list[T]:
         """Take all items, due or not, in due order; `task_done` is expected for each, as after `get`."""
         with self.mutex:
-            try:
-                items = self.queue.all()
-                self._init(self.maxsize)
-            except BaseException:  # interrupted: nothing is taken
-                self.queue.rewind(self._tick())
-                raise
+            # First: what interrupts it finds all items here. Nobody wakes before the lock is free.
             self.not_full.notify_all()
             if self.is_shutdown:
                 self.not_empty.notify_all()
+            items: list[T] = self.queue.take_all()
             return items
 
     def __reduce__(self) -> NoReturn:

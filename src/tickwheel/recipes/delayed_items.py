@@ -1,15 +1,21 @@
 """The items of a delay queue, in the order they come out. No lock, no clock, no waiting.
 
-    expired    items from the wheel           (12, a) (15, d)
+    expired    timers from the wheel          (12, a) (15, d)
+    batch      timers that came after them    (16, e)
     undelayed  items put without a delay      (14, b) (14, c)
     wheel      items due later
 
-An item without a delay skips the wheel and keeps the tick it was put on, so that the two lanes merge in due order:
-a b c d.
+An item without a delay skips the wheel and keeps the tick it was put on, so that the lanes merge in due order:
+a b c d e.
+
+An interrupt may come between any two lines, and so may a destructor that uses the queue, when an object is made. So
+the wheel hands its timers to a list that is part of the lanes, and what moves between lanes is prepared first and then
+moved by assignments alone, unless `_version` tells that something has changed meanwhile.
 """
 
 from collections import deque
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from tickwheel.wheels import BINARY, TICK_MAX, HierarchicalWheel, Timer
@@ -40,55 +46,70 @@ class DelayedItems(Generic[T]):
 
     def __init__(self) -> None:
         self.wheel = HierarchicalWheel(BINARY)
-        self._expired: deque[tuple[int, T]] = deque()
+        self._expired: deque[Timer] = deque()
+        self._batch: list[Timer] = []
         self._undelayed: deque[tuple[int, T]] = deque()
+        self._version = 0  # another one before each change
 
     def __len__(self) -> int:
         return len(self.wheel) + self.ready()
 
     def __iter__(self) -> Iterator[T]:
-        """Iterate over the items in the two lanes, in order."""
-        merged = sorted([*self._expired, *self._undelayed], key=lambda entry: entry[0])
-        return (item for _, item in merged)
+        """Iterate over the items in the lanes, in order."""
+        return iter(self._merge([*self._expired, *self._batch]))
 
     def append(self, item: T | Delayed, tick: int) -> None:
         """Add an item at a tick."""
-        if not isinstance(item, Delayed):
-            self._undelayed.append((tick, item))
-        elif item.due_tick <= tick:
-            self._undelayed.append((tick, item.item))
-        else:
+        if isinstance(item, Delayed) and item.due_tick > tick:
+            self._version += 1
             self.wheel.start(item.due_tick - self.wheel.now, item.item)
+            return
+        entry = (tick, cast("T", item.item if isinstance(item, Delayed) else item))
+        self._version += 1
+        self._undelayed.append(entry)
 
     def popleft(self) -> T:
         """Remove the first item, due or not."""
         while self.poll(TICK_MAX) is None:
             pass
-        if self._expired and not (self._undelayed and self._undelayed[0][0] < self._expired[0][0]):
-            return self._expired.popleft()[1]
+        self._version += 1
+        if self._expired and not (self._undelayed and self._undelayed[0][0] < self._expired[0].due):
+            return cast("T", self._expired.popleft().take())
         return self._undelayed.popleft()[1]
+
+    def _refill(self) -> None:
+        """Have the first expired items in their lane, if there are any."""
+        while self._batch and not self._expired:
+            version = self._version
+            batch: list[Timer] = []
+            expired = deque(self._batch)
+            if self._version == version:
+                self._version += 1
+                self._expired, self._batch = expired, batch
 
     def poll(self, tick: int) -> bool | None:
         """Tell whether the first item is due at a tick, in a bounded step; None if it takes another step."""
+        self._refill()
         if self._expired:
             return True
         to = self._undelayed[0][0] if self._undelayed else tick
-        if not self.advance(to) and not self._expired:
+        if not self.advance(to) and not self._batch:
             return None
+        self._refill()  # now, so that `popleft` makes nothing
         return self.ready() > 0
 
     def advance(self, tick: int) -> bool:
         """Take a batch of due items off the wheel; False if more may be due."""
         if len(self.wheel) == 0 or tick < self.wheel.now:  # the hand may be ahead after a count of due items
             return True
-        batch: list[Timer] = []  # before the hand is moved: a destructor may use the queue now, and move it further
-        self.wheel.advance_into(batch, tick, BATCH_ITEMS)
-        self._expired.extend((timer.due, cast("T", timer.take())) for timer in batch)
-        return self.wheel.now >= tick and len(batch) < BATCH_ITEMS
+        held = len(self._batch)
+        self._version += 1
+        self.wheel.advance_into(self._batch, tick, BATCH_ITEMS)
+        return self.wheel.now >= tick and len(self._batch) - held < BATCH_ITEMS
 
     def ready(self) -> int:
-        """Count the items in the two lanes."""
-        return len(self._expired) + len(self._undelayed)
+        """Count the items in the lanes."""
+        return len(self._expired) + len(self._batch) + len(self._undelayed)
 
     def count_due(self, tick: int) -> int:
         """Count the items due at a tick, after taking them off the wheel."""
@@ -96,19 +117,25 @@ class DelayedItems(Generic[T]):
             pass
         return self.ready()
 
-    def all(self) -> list[T]:
-        """List the items in due order, after taking them off the wheel."""
-        self.count_due(TICK_MAX)
-        return list(self)
+    def take_all(self) -> list[T]:
+        """Remove all items and return them in due order; nothing is removed if that is interrupted."""
+        while True:
+            version = self._version
+            empty: DelayedItems[T] = DelayedItems()
+            left = (self.wheel, self._expired, self._batch, self._undelayed)  # dropped at the end: that runs code
+            items = self._merge([*self._expired, *self._batch, *self.wheel.list_by_due()])
+            if self._version == version:
+                self._version += 1
+                self.wheel, self._expired = empty.wheel, empty._expired
+                self._batch, self._undelayed = empty._batch, empty._undelayed
+                del left
+                return items
 
-    def rewind(self, tick: int) -> None:
-        """Have the hand of the wheel not ahead of a tick: put what is due later back on a new wheel."""
-        self.count_due(TICK_MAX)
-        wheel = HierarchicalWheel(BINARY)
-        expired: deque[tuple[int, T]] = deque()
-        for due, item in self._expired:
-            if due <= tick:
-                expired.append((due, item))
-            else:
-                wheel.start(due, item)
-        self.wheel, self._expired = wheel, expired
+    def clear(self) -> None:
+        """Remove all items."""
+        self.take_all()
+
+    def _merge(self, timers: list[Timer]) -> list[T]:
+        """List the payloads of timers, and the items without a delay, in due order."""
+        entries = [(timer.due, cast("T", timer.payload)) for timer in timers]
+        return [item for _, item in sorted([*entries, *self._undelayed], key=itemgetter(0))]

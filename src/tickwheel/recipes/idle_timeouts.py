@@ -22,7 +22,7 @@ from weakref import WeakSet, ref
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import DuplicateKey, InvalidTimers, MissingCallback, NotCopyable, TimersStopped
 from tickwheel.recipes.idle_touches import IdleTouches, Touch
-from tickwheel.timers.handle import TimerHandle
+from tickwheel.timers.handle import Details, TimerHandle
 from tickwheel.timers.timers import AbstractTimers
 
 __all__ = ["IdleTimeouts"]
@@ -43,19 +43,20 @@ class Watch:
         self.on_idle = on_idle
         self.args = args
         self.touch = touch
-        self.handle: TimerHandle | None = None
+        self.handle: TimerHandle | None = None  # it has one before its timer starts
 
 
 class Pending:
     """An argument of the timers of all watches, which nobody else holds: it is dropped when the timers are stopped."""
 
-    __slots__ = ("__weakref__", "timeouts")
+    timeouts: "IdleTimeouts[Any] | None" = None  # if an interrupt comes when it is made
 
     def __init__(self, timeouts: "IdleTimeouts[Any]") -> None:
         self.timeouts = timeouts
 
     def __del__(self) -> None:
-        self.timeouts._forget_stopped()
+        if self.timeouts is not None:
+            self.timeouts._forget_stopped()
 
 
 class IdleTimeouts(IdleTouches, Generic[K]):
@@ -70,7 +71,7 @@ class IdleTimeouts(IdleTouches, Generic[K]):
         if not isinstance(timers, AbstractTimers):
             raise InvalidTimers(timers)
         super().__init__(timers._registry)
-        self._timers = timers
+        self._timers = timers  # the registry knows them only weakly
         self._watches: dict[K, Watch] = {}
         self._pending: ref[Pending] | None = None
         self._lock = RLock()  # a finalizer may call us on the thread that holds it
@@ -109,12 +110,23 @@ class IdleTimeouts(IdleTouches, Generic[K]):
                 raise DuplicateKey(key, watched=True)
             try:
                 self._touches[key] = watch.touch
-                watch.handle = self._timers.every(
-                    max(timeout_ns, 1) / 1e9, self._look, watch, self._shared_pending(), mode="delay"
-                )
+                self._start(watch)
             except BaseException:
                 self._drop(watch)
                 raise
+
+    def _start(self, watch: Watch) -> None:
+        """Start the timer of a watch, which holds its handle before: no timer runs that cannot be cancelled."""
+        interval_ns = max(watch.timeout_ns, 1)
+        details = Details(None, None, -1, True)  # noqa: FBT003 - a native call: for ever, each after the run before
+        handle = TimerHandle(self._registry, self._look, (watch, self._shared_pending()), interval_ns, details)
+        watch.handle = handle
+        try:
+            self._registry.enter(handle, self._time.now_ns() + interval_ns, False)  # noqa: FBT003 - as above
+        except BaseException:
+            handle.cancel()  # an interrupt may come when it has started
+            handle.release()
+            raise
 
     def forget(self, key: K) -> bool:
         """Watch a key no longer; False if it was not watched."""
@@ -142,10 +154,9 @@ class IdleTimeouts(IdleTouches, Generic[K]):
     def _look(self, watch: Watch, _: Pending) -> object:
         with self._lock:
             handle = watch.handle
-            if handle is None:
-                return None  # a finalizer has turned the wheel before `watch` was done: look again
+            assert handle is not None
             if self._watches.get(watch.key) is not watch:
-                handle.cancel()  # forgotten while its timer came due
+                handle.cancel()  # forgotten while its timer came due, or `watch` or `forget` was interrupted
                 return None
             left_ns = self._end_if_idle(watch.touch, watch.timeout_ns)
             if left_ns > 0:

@@ -49,10 +49,12 @@ PENDING_MAX: Final = 10_000_000  # about a gigabyte; beyond this a program is le
 log = logging.getLogger("tickwheel.timers")
 
 
-def tell(level: int, message: str, *args: object, error: BaseException | None = None) -> None:
-    """Log; a handler or filter that raises is shown on stderr, as logging itself does, and holds up no timer."""
+def tell(
+    level: int, message: str, *args: object, error: BaseException | None = None, logger: logging.Logger = log
+) -> None:
+    """Log; a handler or filter that raises is shown on stderr, as logging itself does, and holds up nobody."""
     try:
-        log.log(level, message, *args, exc_info=error, stacklevel=2)
+        logger.log(level, message, *args, exc_info=error, stacklevel=2)
     except Exception:  # noqa: BLE001 - as said
         with suppress(Exception):
             traceback.print_exc()

@@ -261,6 +261,12 @@ class HierarchicalWheel(Scheme):
                 counts[slot.level][slot.index] = slot.count
         return counts
 
+    def list_by_due(self) -> list[Timer]:
+        """List the pending timers in the order in which they come due; all of them stay pending."""
+        timers = [timer for slot in [self._ready, *self._slots()] for timer in slot.timers()]
+        timers.sort(key=due_tick)  # those of one tick are in order: what has moved down a dial was started before
+        return timers
+
     def check(self) -> None:
         """Raise `BrokenWheel` if a timer is not where the hand will find it in time."""
         super().check()
@@ -304,6 +310,11 @@ class HierarchicalWheel(Scheme):
 
     def _count_overflow(self) -> int:
         return sum(slot.count for slot in self._overflow.turns())
+
+
+def due_tick(timer: Timer) -> int:
+    """Return the tick that a timer is due at."""
+    return timer.due
 
 
 def make_levels(owner: i64, geometry: Geometry, now: i64) -> list[Level]:

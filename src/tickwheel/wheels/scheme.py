@@ -267,6 +267,8 @@ class Scheme(ABC):
                 before = timer
                 self._expired -= 1
             index += 1
+        while len(batch) > first:  # the list may be one that the caller keeps
+            batch.pop()
 
     # -- to see what is inside
 
