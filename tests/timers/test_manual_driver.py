@@ -15,6 +15,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -383,11 +384,19 @@ def test_speed_makes_time_go_faster_and_slower(recorder: Recorder) -> None:
     assert recorder.ran == [("a", 5.0), ("b", 45.0)]
 
 
-@pytest.mark.parametrize("speed", [0, -1, 1e6, float("nan"), "x", True])
+@pytest.mark.parametrize("speed", [0, -1, 1e6, float("nan"), "x", True, 10**400, np.float64(0)])
 def test_an_impossible_speed_is_refused(recorder: Recorder, speed: Any) -> None:
     with pytest.raises(InvalidSchedule, match="to stop time, pause"):
         recorder.timers.speed = speed
     assert recorder.timers.speed == 1.0
+
+
+def test_a_speed_may_be_a_number_of_numpy(recorder: Recorder) -> None:
+    recorder.timers.speed = np.float64(2)
+    assert type(recorder.timers.speed) is float
+    recorder.timers.after(2, recorder.note, "a")
+    recorder.timers.advance(1)
+    assert recorder.ran == [("a", 1.0)]
 
 
 def test_a_year_of_a_million_runs_takes_no_time(recorder: Recorder) -> None:
@@ -502,6 +511,64 @@ def test_a_verb_of_another_thread_while_the_clock_is_read_breaks_nothing(verb: s
         assert ran.count("first") == 1
     assert timers._registry.due_ring.count == 0
     assert timers._registry.running_ring.count == 0
+
+
+@pytest.mark.parametrize("reading", range(1, 4))
+@pytest.mark.parametrize("change", ["slower", "faster", "pause", "resume"])
+def test_a_timer_started_while_time_is_changed_is_not_early(change: str, reading: int) -> None:
+    clock = HookedClock()
+    timers = ManualTimers(clock)
+    timers.speed = 1000 if change == "slower" else 1
+    clock.advance(10)
+    if change == "resume":
+        timers.pause()
+        clock.advance(10)
+    started: list[TimerHandle] = []
+
+    def start() -> None:
+        thread = threading.Thread(target=lambda: started.append(timers.after(2, int)))
+        thread.start()
+        thread.join()
+
+    before_ns = timers.now_ns()
+    clock.hook, clock.readings_left = start, reading
+    change_time(timers, change)
+    clock.hook = None
+    assert timers.now_ns() == before_ns
+    assert [handle.due_in for handle in started] == [2.0] * len(started)
+
+
+@pytest.mark.parametrize("change", ["slower", "faster", "pause", "resume"])
+def test_a_timer_is_not_early_if_time_is_changed_while_it_is_started(change: str) -> None:
+    class Clock(HookedClock):
+        def monotonic_ns(self) -> int:
+            now_ns = VirtualClock.monotonic_ns(self)
+            HookedClock.monotonic_ns(self)
+            return now_ns  # of before the hook
+
+    clock = Clock()
+    timers = ManualTimers(clock)
+    timers.speed = 1000 if change == "slower" else 1
+    clock.advance(10)
+    if change == "resume":
+        timers.pause()
+
+    def meddle() -> None:
+        clock.advance(1)
+        change_time(timers, change)
+        clock.advance(1)
+
+    before_ns = timers.now_ns()
+    clock.hook, clock.readings_left = meddle, 1
+    handle = timers.after(2, int)
+    assert handle._deadline_ns >= before_ns + to_ns(2)
+
+
+def change_time(timers: ManualTimers, change: str) -> None:
+    if change in {"pause", "resume"}:
+        getattr(timers, change)()
+    else:
+        timers.speed = 1 if change == "slower" else 1000
 
 
 @pytest.mark.parametrize("reading", range(1, 8))
