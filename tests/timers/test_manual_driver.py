@@ -858,6 +858,17 @@ def test_values_that_cannot_be_printed_are_refused_all_the_same(recorder: Record
                 attempt()
 
 
+@pytest.mark.parametrize("bad", [0.5, float("nan"), "2024-01-01", None, True])
+def test_a_virtual_clock_takes_whole_nanoseconds_only(bad: Any) -> None:
+    with pytest.raises(InvalidOption, match="wall_ns must be a whole number of nanoseconds"):
+        VirtualClock(bad)
+    clock = VirtualClock(0)
+    for move in (clock.step_wall, clock.advance_ns):
+        with pytest.raises(InvalidOption, match="ns must be a whole number of nanoseconds"):
+            move(bad)
+    assert (clock.time_ns(), clock.monotonic_ns()) == (0, 0)
+
+
 def test_time_does_not_go_back() -> None:
     clock = VirtualClock()
     for bad in (-1, 0.5, "1s"):
