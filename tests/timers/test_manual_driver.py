@@ -744,6 +744,127 @@ def test_a_cancel_whose_key_is_interrupted_is_complete(recorder: Recorder, liste
     assert recorder.ran == [("new", 1.0)]
 
 
+class Meddling:
+    """A key or group whose hash runs code of the test once, at the n-th time from when it is armed."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.act: Any = None
+
+    def arm(self, nth: int, act: Any) -> None:
+        self.left, self.act = nth, act
+
+    def __hash__(self) -> int:
+        self.left -= 1
+        if self.left == 0:
+            self.act()
+        return 1
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("listed", ["key", "group"])
+@pytest.mark.parametrize("verb", ["cancel", "touch", "stop", "again"])
+def test_a_timer_that_its_key_ends_or_moves_when_it_begins_runs_as_was_said(verb: str, listed: str, nth: int) -> None:
+    timers, name = ManualTimers(), Meddling()
+    ran: list[str] = []
+    said: list[Any] = []
+    options: dict[str, Any] = {listed: name}
+    handle = timers.after(1, ran.append, "timer", **options)
+    verbs = {
+        "cancel": handle.cancel,
+        "touch": lambda: handle.touch(5),
+        "stop": timers.stop,
+        "again": lambda: timers.after(2, ran.append, "again", **options),
+    }
+    name.arm(nth, lambda: said.append(verbs[verb]()))
+    timers.advance(1)
+    name.left = 0
+    assert ran == ([] if verb in {"cancel", "touch"} and said == [True] else ["timer"])
+    if verb == "stop" and said:
+        assert (said, len(timers)) == ([[]], 0)
+        return
+    if verb == "again" and said:
+        assert (timers.get(name), timers.cancel_group(name)) == ((said[0], 0) if listed == "key" else (None, 1))
+    another = timers.after(20, ran.append, "another")
+    timers.advance(30)
+    assert another.done
+    assert ran.count("timer") == (0 if verb == "cancel" and said == [True] else 1)
+    assert (len(timers), timers.stats.pending, timers.stop()) == (0, 0, [])
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("verb", ["advance", "cancel", "again"])
+def test_a_cancelled_timer_whose_key_runs_code_is_over_before_that(verb: str, nth: int) -> None:
+    timers, key = ManualTimers(), Meddling()
+    ran: list[str] = []
+    said: list[Any] = []
+    handle = timers.after(1, ran.append, "timer", key=key)
+    verbs = {
+        "advance": lambda: timers.advance(1),
+        "cancel": handle.cancel,
+        "again": lambda: timers.after(2, ran.append, "again", key=key),
+    }
+    key.arm(nth, lambda: said.append(verbs[verb]()))
+    assert handle.cancel()
+    key.left = 0
+    assert (ran, handle.cancelled) == ([], True)
+    assert said in ([], [False] if verb == "cancel" else [timers.get(key)])
+    timers.advance(5)
+    assert ran == (["again"] if verb == "again" and said else [])
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("present", [False, True])
+def test_a_key_stays_unique_if_its_hash_starts_a_timer(present: bool, inner: bool, outer: bool, nth: int) -> None:
+    timers, key = ManualTimers(), Meddling()
+    if present:
+        timers.after(1, int, key=key)
+
+    def start() -> None:
+        with suppress(DuplicateKey):
+            timers.after(1, int, key=key, replace=inner)
+
+    key.arm(nth, start)
+    with suppress(DuplicateKey):
+        timers.after(1, int, key=key, replace=outer)
+    key.left = 0
+    assert len(timers) == 1
+    assert timers.cancel(key)
+    assert (len(timers), timers.get(key)) == (0, None)
+
+
+def test_a_group_is_cancelled_also_if_its_hash_starts_a_timer_when_the_last_one_ends() -> None:
+    timers, group = ManualTimers(), Meddling()
+    first = timers.after(1, int, group=group)
+    group.arm(2, lambda: timers.after(2, int, group=group))
+    assert first.cancel()
+    assert (len(timers), timers.cancel_group(group), len(timers)) == (1, 1, 0)
+
+
+def test_a_timer_of_a_group_that_the_key_of_another_runs_is_not_counted_as_cancelled() -> None:
+    timers, key = ManualTimers(), Meddling()
+    ran: list[str] = []
+    timers.after(5, ran.append, "never", key=key, group="g")
+    timers.after(1, ran.append, "by the key", group="g")
+    key.arm(1, lambda: timers.advance(1))
+    assert (timers.cancel_group("g"), ran, len(timers)) == (1, ["by the key"], 0)
+
+
+@pytest.mark.parametrize("listed", ["key", "group"])
+def test_a_timer_that_ends_while_it_is_listed_is_not_listed(listed: str) -> None:
+    timers, name = ManualTimers(), Meddling()
+    ran: list[str] = []
+    options: dict[str, Any] = {listed: name}
+    nth = 2 if listed == "key" else 1
+    name.arm(nth, lambda: timers.advance(1))
+    handle = timers.after(1, ran.append, "at once", **options)
+    name.left = 0
+    assert (handle.done, ran, timers.get(name), timers.cancel_group(name)) == (True, ["at once"], None, 0)
+    assert (timers._registry.by_key, timers._registry.by_group) == ({}, {})
+
+
 @pytest.mark.parametrize("key", [None, "key"])
 def test_a_timer_interrupted_before_its_callback_is_called_is_due_again(key: str | None) -> None:
     class Clock(VirtualClock):
