@@ -770,7 +770,7 @@ def test_a_timer_that_its_key_ends_or_moves_when_it_begins_runs_as_was_said(verb
     said: list[Any] = []
     options: dict[str, Any] = {listed: name}
     handle = timers.after(1, ran.append, "timer", **options)
-    verbs = {
+    verbs: dict[str, Any] = {
         "cancel": handle.cancel,
         "touch": lambda: handle.touch(5),
         "stop": timers.stop,
@@ -799,7 +799,7 @@ def test_a_cancelled_timer_whose_key_runs_code_is_over_before_that(verb: str, nt
     ran: list[str] = []
     said: list[Any] = []
     handle = timers.after(1, ran.append, "timer", key=key)
-    verbs = {
+    verbs: dict[str, Any] = {
         "advance": lambda: timers.advance(1),
         "cancel": handle.cancel,
         "again": lambda: timers.after(2, ran.append, "again", key=key),
