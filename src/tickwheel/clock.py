@@ -74,6 +74,7 @@ class VirtualClock:
     __slots__ = ("_lock", "_monotonic_ns", "_wall_ns")
 
     def __init__(self, wall_ns: int = WALL_START_NS) -> None:
+        check_ns("wall_ns", wall_ns)
         self._lock = threading.Lock()
         self._monotonic_ns = 0
         self._wall_ns = wall_ns
@@ -100,14 +101,21 @@ class VirtualClock:
 
     def advance_ns(self, ns: int) -> None:
         """Let nanoseconds pass."""
-        given: object = ns
-        if not isinstance(given, int) or given < 0:
-            raise InvalidOption("ns", given, "a whole number of nanoseconds, not negative: time only goes forward")
+        check_ns("ns", ns)
+        if ns < 0:
+            raise InvalidOption("ns", ns, "a whole number of nanoseconds, not negative: time only goes forward")
         with self._lock:
             self._monotonic_ns += ns
             self._wall_ns += ns
 
     def step_wall(self, ns: int) -> None:
         """Set the time of day forward or back, as an operator or a time server would; no time passes."""
+        check_ns("ns", ns)
         with self._lock:
             self._wall_ns += ns
+
+
+def check_ns(name: str, given: object) -> None:
+    """Refuse what is no whole number of nanoseconds, before a clock has gone wrong."""
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise InvalidOption(name, given, "a whole number of nanoseconds")

@@ -475,7 +475,7 @@ def test_a_moment_may_be_a_number_of_any_kind(loop: Any, kind: Any) -> None:
     run(loop, main())
 
 
-@pytest.mark.parametrize("moment", ["1", Decimal("nan"), [1.0], 10**400])
+@pytest.mark.parametrize("moment", ["1", b"1", bytearray(b"1"), np.str_("1"), Decimal("nan"), [1.0], 10**400])
 def test_a_moment_that_is_no_number_is_refused(loop: Any, moment: Any) -> None:
     async def main() -> None:
         with pytest.raises(InvalidDuration, match="must be a number"):
@@ -506,3 +506,47 @@ def test_what_an_interrupt_left_over_does_not_run_if_it_is_cancelled() -> None:
     loop.run_forever()
     loop.close()
     assert (ran, reported) == ([], [])
+
+
+@pytest.mark.parametrize("delay", [10**400, -(10**400)])
+def test_a_number_that_no_float_can_hold_is_no_duration(delay: int) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for attempt in (aio.sleep(delay), aio.wait_for(loop.create_future(), delay)):
+            with pytest.raises(InvalidDuration, match="fits into a float"):
+                await attempt
+        with pytest.raises(InvalidDuration, match="fits into a float"):
+            aio.timeout(delay)
+
+    aio.run(main())
+
+
+def test_a_loop_that_gets_the_identity_of_a_closed_one_keeps_its_wheel() -> None:
+    class Loop(asyncio.SelectorEventLoop):
+        meddle: Callable[[], None] | None = None
+
+        def is_closed(self) -> bool:  # here another thread may run, as `meddle` does
+            meddle, self.meddle = self.meddle, None
+            if meddle is not None:
+                meddle()
+            return super().is_closed()
+
+    def meddle() -> None:
+        """Have a loop end, and the next one found where it was."""
+        wheels.pop(number).close()
+        wheels[number] = loop_timers.LoopWheel(new)
+
+    wheels = loop_timers._wheels
+    first, old, new, third = (Loop() for _ in range(4))
+    for loop in (first, old):
+        run(loop, aio.sleep(0))
+        loop_timers.loop_wheel(loop)
+    number = id(old)
+    old.close()
+    first.meddle = meddle
+    loop_timers.loop_wheel(third)
+    kept = wheels.pop(number)
+    assert (kept.loop(), kept.closed) == (new, False)
+    kept.close()
+    for loop in (first, new, third):
+        loop.close()

@@ -1,9 +1,11 @@
 """`AsyncTimers` on asyncio's own loop and on uvloop."""
 
 import asyncio
+import collections
 import contextvars
 import sys
 import time
+import types
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -206,16 +208,22 @@ def test_whatever_can_be_awaited_is_awaited(on_loop: Any) -> None:
         async def work(name: str) -> None:
             await asyncio.sleep(0)
             ran.append(name)
-            if len(ran) == 4:
+            if len(ran) == 5:
                 done.set()
+
+        @types.coroutine
+        def generate() -> Any:
+            yield
+            ran.append("generator")
 
         async with AsyncTimers() as timers:
             timers.after(0, Caller())
+            timers.after(0, generate)
             timers.after(0, lambda: work("lambda"))
             timers.after(0, lambda: loop.create_task(work("task")))
             timers.after(0.01, work, "function")
             await done.wait()
-        assert sorted(ran) == ["function", "lambda", "object", "task"]
+        assert sorted(ran) == ["function", "generator", "lambda", "object", "task"]
 
     on_loop(main)
 
@@ -429,3 +437,151 @@ def test_a_coroutine_that_was_made_and_has_not_begun_is_handed_back(on_loop: Any
         assert [(handle.cancelled, handle.count) for handle in (once, again)] == [(True, 0), (True, 0)]
 
     on_loop(main)
+
+
+Unbegun = Callable[[AsyncTimers, TimerHandle], Any]
+
+
+def meddle_before_the_body(kind: str, meddle: Unbegun) -> tuple[list[str], TimerHandle, AsyncTimers]:
+    """Do something when a coroutine was made and its body has not begun; return what ran within a second of that."""
+    loop = aio.EventLoop(clock=VirtualClock())
+
+    async def main() -> tuple[list[str], TimerHandle, AsyncTimers]:
+        timers, ran = AsyncTimers(), list[str]()
+
+        async def body() -> None:
+            ran.append(f"{loop.time():.1f}")
+
+        handle = timers.after(0.1, body, key="k") if kind == "once" else timers.every(0.1, body, times=2, key="k")
+        timers.after(0.1, lambda: meddle(timers, handle))
+        await asyncio.sleep(1)
+        return ran, handle, timers
+
+    try:
+        return loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("by", ["handle", "key"])
+@pytest.mark.parametrize("kind", ["once", "periodic"])
+def test_a_coroutine_that_is_cancelled_before_its_body_begins_does_not_begin(kind: str, by: str) -> None:
+    said: list[Any] = []
+
+    def cancel(timers: AsyncTimers, handle: TimerHandle) -> None:
+        said.append((len(timers), timers.get("k") is handle, handle.count))
+        said.append((timers.cancel(handle if by == "handle" else "k"), timers.cancel(handle), len(timers)))
+
+    ran, handle, timers = meddle_before_the_body(kind, cancel)
+    assert said == [(1, True, 0), (True, False, 0)]
+    assert (ran, handle.cancelled, handle.done, timers.get("k"), timers._unbegun) == ([], True, False, None, {})
+
+
+@pytest.mark.parametrize("kind", ["once", "periodic"])
+def test_a_coroutine_that_is_touched_before_its_body_begins_runs_once_at_the_new_deadline(kind: str) -> None:
+    said: list[bool] = []
+    ran, handle, timers = meddle_before_the_body(kind, lambda _, handle: said.append(handle.touch(0.4)))
+    assert said == [True]
+    assert ran == (["0.5"] if kind == "once" else ["0.5", "0.6"])
+    assert (handle.done, handle.missed, len(timers)) == (True, 0, 0)
+
+
+def test_a_coroutine_that_is_touched_does_not_end_the_run_of_the_next_one() -> None:
+    async def main() -> None:
+        timers, ran = AsyncTimers(), list[str]()
+        handle: TimerHandle
+
+        async def body() -> None:
+            ran.append("begun")
+            await asyncio.sleep(1)
+            ran.append("over")
+
+        def touch() -> None:
+            timers._loop.call_soon(timers._tasks.copy().pop().cancel)
+            handle.touch(0)
+
+        handle = timers.every(0.1, body, times=2)
+        timers.after(0.1, touch)
+        await asyncio.sleep(0.5)
+        assert (ran, handle.count, len(timers), len(timers._tasks)) == (["begun"], 1, 1, 1)
+        await asyncio.sleep(1)
+        assert ran == ["begun", "over", "begun"]
+
+    aio.run(main(), clock=VirtualClock())
+
+
+def test_a_coroutine_that_another_task_awaits_is_left_to_it(on_loop: Any) -> None:
+    async def main() -> None:
+        reported: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        released = asyncio.Event()
+
+        async def work() -> str:
+            await released.wait()
+            return "done"
+
+        coroutine = work()
+        task = asyncio.create_task(coroutine)
+        async with AsyncTimers(on_error=lambda _, error: reported.set_result(error)) as timers:
+            timers.after(0.001, lambda: coroutine)
+            assert isinstance(await reported, RuntimeError)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            released.set()
+            assert await task == "done"
+
+    on_loop(main)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_task_that_the_loop_cannot_make_is_reported_and_its_run_is_over(closes: bool) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        reported: asyncio.Future[BaseException] = loop.create_future()
+
+        async def body() -> None:
+            pass
+
+        def refuse(_: Any, coroutine: Any, **__: Any) -> Any:
+            if closes:
+                coroutine.close()
+            raise RuntimeError("no tasks now")
+
+        timers = AsyncTimers(on_error=lambda _, error: reported.set_result(error))
+        handle = timers.after(0.001, body, key="k")
+        loop.set_task_factory(refuse)
+        assert str(await reported) == "no tasks now"
+        loop.set_task_factory(None)
+        assert (handle.done, handle.count, timers.get("k"), len(timers), timers._unbegun) == (True, 1, None, 0, {})
+        assert timers.stop() == []
+
+    asyncio.run(main())
+
+
+class InterruptedQueue(collections.deque[Any]):
+    """The ready queue of a loop; a Ctrl-C comes when the loop has taken the first call of some timers from it."""
+
+    interrupts = 1
+
+    def popleft(self) -> Any:
+        call = super().popleft()
+        if self.interrupts and "_turn" in repr(call):
+            self.interrupts -= 1
+            raise KeyboardInterrupt
+        return call
+
+
+def test_an_interrupt_that_takes_the_call_of_the_timers_with_it_stops_none_on_our_loop() -> None:
+    loop = aio.EventLoop()
+    loop._ready = InterruptedQueue()
+    timers, ran = AsyncTimers(loop), list[str]()
+    done = asyncio.Event()
+    timers.after(0.001, ran.append, "once")
+    timers.every(0.002, ran.append, "periodic", times=2)
+    timers.after(0.01, done.set)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(done.wait())
+    loop.run_until_complete(asyncio.wait_for(done.wait(), PATIENCE_SECONDS))
+    assert ran.count("once") == 1
+    assert "periodic" in ran
+    timers.stop()
+    loop.close()

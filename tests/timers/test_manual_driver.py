@@ -15,6 +15,7 @@ from datetime import timedelta
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -383,11 +384,19 @@ def test_speed_makes_time_go_faster_and_slower(recorder: Recorder) -> None:
     assert recorder.ran == [("a", 5.0), ("b", 45.0)]
 
 
-@pytest.mark.parametrize("speed", [0, -1, 1e6, float("nan"), "x", True])
+@pytest.mark.parametrize("speed", [0, -1, 1e6, float("nan"), "x", True, 10**400, np.float64(0)])
 def test_an_impossible_speed_is_refused(recorder: Recorder, speed: Any) -> None:
     with pytest.raises(InvalidSchedule, match="to stop time, pause"):
         recorder.timers.speed = speed
     assert recorder.timers.speed == 1.0
+
+
+def test_a_speed_may_be_a_number_of_numpy(recorder: Recorder) -> None:
+    recorder.timers.speed = np.float64(2)
+    assert type(recorder.timers.speed) is float
+    recorder.timers.after(2, recorder.note, "a")
+    recorder.timers.advance(1)
+    assert recorder.ran == [("a", 1.0)]
 
 
 def test_a_year_of_a_million_runs_takes_no_time(recorder: Recorder) -> None:
@@ -502,6 +511,64 @@ def test_a_verb_of_another_thread_while_the_clock_is_read_breaks_nothing(verb: s
         assert ran.count("first") == 1
     assert timers._registry.due_ring.count == 0
     assert timers._registry.running_ring.count == 0
+
+
+@pytest.mark.parametrize("reading", range(1, 4))
+@pytest.mark.parametrize("change", ["slower", "faster", "pause", "resume"])
+def test_a_timer_started_while_time_is_changed_is_not_early(change: str, reading: int) -> None:
+    clock = HookedClock()
+    timers = ManualTimers(clock)
+    timers.speed = 1000 if change == "slower" else 1
+    clock.advance(10)
+    if change == "resume":
+        timers.pause()
+        clock.advance(10)
+    started: list[TimerHandle] = []
+
+    def start() -> None:
+        thread = threading.Thread(target=lambda: started.append(timers.after(2, int)))
+        thread.start()
+        thread.join()
+
+    before_ns = timers.now_ns()
+    clock.hook, clock.readings_left = start, reading
+    change_time(timers, change)
+    clock.hook = None
+    assert timers.now_ns() == before_ns
+    assert [handle.due_in for handle in started] == [2.0] * len(started)
+
+
+@pytest.mark.parametrize("change", ["slower", "faster", "pause", "resume"])
+def test_a_timer_is_not_early_if_time_is_changed_while_it_is_started(change: str) -> None:
+    class Clock(HookedClock):
+        def monotonic_ns(self) -> int:
+            now_ns = VirtualClock.monotonic_ns(self)
+            HookedClock.monotonic_ns(self)
+            return now_ns  # of before the hook
+
+    clock = Clock()
+    timers = ManualTimers(clock)
+    timers.speed = 1000 if change == "slower" else 1
+    clock.advance(10)
+    if change == "resume":
+        timers.pause()
+
+    def meddle() -> None:
+        clock.advance(1)
+        change_time(timers, change)
+        clock.advance(1)
+
+    before_ns = timers.now_ns()
+    clock.hook, clock.readings_left = meddle, 1
+    handle = timers.after(2, int)
+    assert handle._deadline_ns >= before_ns + to_ns(2)
+
+
+def change_time(timers: ManualTimers, change: str) -> None:
+    if change in {"pause", "resume"}:
+        getattr(timers, change)()
+    else:
+        timers.speed = 1 if change == "slower" else 1000
 
 
 @pytest.mark.parametrize("reading", range(1, 8))
@@ -677,6 +744,127 @@ def test_a_cancel_whose_key_is_interrupted_is_complete(recorder: Recorder, liste
     assert recorder.ran == [("new", 1.0)]
 
 
+class Meddling:
+    """A key or group whose hash runs code of the test once, at the n-th time from when it is armed."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self.act: Any = None
+
+    def arm(self, nth: int, act: Any) -> None:
+        self.left, self.act = nth, act
+
+    def __hash__(self) -> int:
+        self.left -= 1
+        if self.left == 0:
+            self.act()
+        return 1
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("listed", ["key", "group"])
+@pytest.mark.parametrize("verb", ["cancel", "touch", "stop", "again"])
+def test_a_timer_that_its_key_ends_or_moves_when_it_begins_runs_as_was_said(verb: str, listed: str, nth: int) -> None:
+    timers, name = ManualTimers(), Meddling()
+    ran: list[str] = []
+    said: list[Any] = []
+    options: dict[str, Any] = {listed: name}
+    handle = timers.after(1, ran.append, "timer", **options)
+    verbs: dict[str, Any] = {
+        "cancel": handle.cancel,
+        "touch": lambda: handle.touch(5),
+        "stop": timers.stop,
+        "again": lambda: timers.after(2, ran.append, "again", **options),
+    }
+    name.arm(nth, lambda: said.append(verbs[verb]()))
+    timers.advance(1)
+    name.left = 0
+    assert ran == ([] if verb in {"cancel", "touch"} and said == [True] else ["timer"])
+    if verb == "stop" and said:
+        assert (said, len(timers)) == ([[]], 0)
+        return
+    if verb == "again" and said:
+        assert (timers.get(name), timers.cancel_group(name)) == ((said[0], 0) if listed == "key" else (None, 1))
+    another = timers.after(20, ran.append, "another")
+    timers.advance(30)
+    assert another.done
+    assert ran.count("timer") == (0 if verb == "cancel" and said == [True] else 1)
+    assert (len(timers), timers.stats.pending, timers.stop()) == (0, 0, [])
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("verb", ["advance", "cancel", "again"])
+def test_a_cancelled_timer_whose_key_runs_code_is_over_before_that(verb: str, nth: int) -> None:
+    timers, key = ManualTimers(), Meddling()
+    ran: list[str] = []
+    said: list[Any] = []
+    handle = timers.after(1, ran.append, "timer", key=key)
+    verbs: dict[str, Any] = {
+        "advance": lambda: timers.advance(1),
+        "cancel": handle.cancel,
+        "again": lambda: timers.after(2, ran.append, "again", key=key),
+    }
+    key.arm(nth, lambda: said.append(verbs[verb]()))
+    assert handle.cancel()
+    key.left = 0
+    assert (ran, handle.cancelled) == ([], True)
+    assert said in ([], [False] if verb == "cancel" else [timers.get(key)])
+    timers.advance(5)
+    assert ran == (["again"] if verb == "again" and said else [])
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("present", [False, True])
+def test_a_key_stays_unique_if_its_hash_starts_a_timer(present: bool, inner: bool, outer: bool, nth: int) -> None:
+    timers, key = ManualTimers(), Meddling()
+    if present:
+        timers.after(1, int, key=key)
+
+    def start() -> None:
+        with suppress(DuplicateKey):
+            timers.after(1, int, key=key, replace=inner)
+
+    key.arm(nth, start)
+    with suppress(DuplicateKey):
+        timers.after(1, int, key=key, replace=outer)
+    key.left = 0
+    assert len(timers) == 1
+    assert timers.cancel(key)
+    assert (len(timers), timers.get(key)) == (0, None)
+
+
+def test_a_group_is_cancelled_also_if_its_hash_starts_a_timer_when_the_last_one_ends() -> None:
+    timers, group = ManualTimers(), Meddling()
+    first = timers.after(1, int, group=group)
+    group.arm(2, lambda: timers.after(2, int, group=group))
+    assert first.cancel()
+    assert (len(timers), timers.cancel_group(group), len(timers)) == (1, 1, 0)
+
+
+def test_a_timer_of_a_group_that_the_key_of_another_runs_is_not_counted_as_cancelled() -> None:
+    timers, key = ManualTimers(), Meddling()
+    ran: list[str] = []
+    timers.after(5, ran.append, "never", key=key, group="g")
+    timers.after(1, ran.append, "by the key", group="g")
+    key.arm(1, lambda: timers.advance(1))
+    assert (timers.cancel_group("g"), ran, len(timers)) == (1, ["by the key"], 0)
+
+
+@pytest.mark.parametrize("listed", ["key", "group"])
+def test_a_timer_that_ends_while_it_is_listed_is_not_listed(listed: str) -> None:
+    timers, name = ManualTimers(), Meddling()
+    ran: list[str] = []
+    options: dict[str, Any] = {listed: name}
+    nth = 2 if listed == "key" else 1
+    name.arm(nth, lambda: timers.advance(1))
+    handle = timers.after(1, ran.append, "at once", **options)
+    name.left = 0
+    assert (handle.done, ran, timers.get(name), timers.cancel_group(name)) == (True, ["at once"], None, 0)
+    assert (timers._registry.by_key, timers._registry.by_group) == ({}, {})
+
+
 @pytest.mark.parametrize("key", [None, "key"])
 def test_a_timer_interrupted_before_its_callback_is_called_is_due_again(key: str | None) -> None:
     class Clock(VirtualClock):
@@ -789,6 +977,17 @@ def test_values_that_cannot_be_printed_are_refused_all_the_same(recorder: Record
         ):
             with pytest.raises(InvalidSchedule):
                 attempt()
+
+
+@pytest.mark.parametrize("bad", [0.5, float("nan"), "2024-01-01", None, True])
+def test_a_virtual_clock_takes_whole_nanoseconds_only(bad: Any) -> None:
+    with pytest.raises(InvalidOption, match="wall_ns must be a whole number of nanoseconds"):
+        VirtualClock(bad)
+    clock = VirtualClock(0)
+    for move in (clock.step_wall, clock.advance_ns):
+        with pytest.raises(InvalidOption, match="ns must be a whole number of nanoseconds"):
+            move(bad)
+    assert (clock.time_ns(), clock.monotonic_ns()) == (0, 0)
 
 
 def test_time_does_not_go_back() -> None:

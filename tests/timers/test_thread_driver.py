@@ -374,6 +374,21 @@ def test_an_executor_of_processes_is_refused() -> None:
         Timers(executor=pool)
     with pytest.raises(InvalidExecutor, match="it has no submit"):
         Timers(executor="pool")  # type: ignore[arg-type]
+    with pytest.raises(InvalidExecutor, match="ThreadPoolExecutor is a class"):
+        Timers(executor=ThreadPoolExecutor)  # type: ignore[arg-type]
+
+
+def test_an_executor_that_returns_no_future_runs_timers_without_complaint(caplog: pytest.LogCaptureFixture) -> None:
+    class Plain:
+        def submit(self, function: Any, *args: Any) -> None:
+            pool.submit(function, *args)
+
+    with ThreadPoolExecutor(1) as pool, Timers(executor=Plain()) as timers:  # type: ignore[arg-type]
+        gate = Gate(4)
+        timers.after(0.001, gate.step)
+        timers.every(0.001, gate.step, times=3)
+        gate.wait()
+    assert caplog.text == ""
 
 
 def test_a_coroutine_function_is_reported_where_nobody_awaits_it(caplog: pytest.LogCaptureFixture) -> None:
@@ -581,6 +596,26 @@ def test_the_interpreter_exits_with_timers_pending() -> None:
         print("leaving")
     """
     assert output_of(run(script)) == "leaving\n"
+
+
+@pytest.mark.parametrize("make", ["default_timers", "Timers"])
+def test_timers_that_are_needed_after_the_interpreter_has_stopped_the_threads_are_refused(make: str) -> None:
+    script = f"""
+        from tickwheel import Timers, default_timers
+        from tickwheel.errors import TimersStopped
+
+        class Session:
+            def __del__(self, stopped=TimersStopped, make={make}):
+                try:
+                    make().after(1, print)
+                except stopped:
+                    print("refused", flush=True)
+
+        cycle = [Session()]
+        cycle.append(cycle)
+        default_timers().after(1, print)
+    """
+    assert output_of(run(script)) == "refused\n"
 
 
 def test_a_forked_child_begins_without_the_parents_timers() -> None:

@@ -27,7 +27,7 @@ class Key:
     __repr__ = Unprintable.__repr__
 
 
-class Hidden(BaseException):
+class Hidden(Exception):
     """What a key raises."""
 
 
@@ -135,6 +135,96 @@ def test_a_key_started_by_its_own_hash_is_a_duplicate(wheel: Any, build: Build) 
         wheel.start(5, "outer", key=key)
     assert wheel.find(key) is started[0]
     assert wheel.advance(10) == started
+    wheel.check()
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def interrupt_once(key: Key) -> None:
+    def raise_once() -> None:
+        key.run = lambda: None
+        interrupt()
+
+    key.run = raise_once
+
+
+def test_a_stop_whose_key_is_interrupted_is_complete(wheel: Any) -> None:
+    key, other = Key(1), Key(2)
+    timer, pending = wheel.start(5, "payload", key=key), wheel.start(5, key=other)
+    interrupt_once(key)
+    with pytest.raises(KeyboardInterrupt):
+        wheel.stop(timer)
+    assert (timer.stopped, timer.payload, wheel.find(key), wheel.find(other)) == (True, None, None, pending)
+    wheel.check()
+    wheel.start(5, key=key)
+    assert len(wheel) == 2
+
+
+@pytest.mark.parametrize("interrupted", [0, 1, 2])
+def test_an_advance_whose_key_is_interrupted_hands_out_nothing_and_loses_nothing(wheel: Any, interrupted: int) -> None:
+    keys = [Key(1), Key(2), Key(3)]
+    timers = [wheel.start(5, key=key) for key in keys]
+    later = wheel.start(9)
+    interrupt_once(keys[interrupted])
+    with pytest.raises(KeyboardInterrupt):
+        wheel.advance(5)
+    assert len(wheel) == 4
+    assert [wheel.find(key) for key in keys] == timers
+    wheel.check()
+    assert wheel.advance(5) == timers
+    wheel.check()
+    assert [wheel.find(key) for key in keys] == [None] * 3
+    assert wheel.advance(9) == [later]
+
+
+def test_an_advance_whose_key_closes_the_wheel_and_is_interrupted(wheel: Any) -> None:
+    def close() -> None:
+        wheel.close()
+        interrupt()
+
+    key = Key(1)
+    wheel.start(5, key=key)
+    wheel.start(5)
+    key.run = close
+    with pytest.raises(KeyboardInterrupt):
+        wheel.advance(5)
+    wheel.check()
+
+
+@pytest.mark.parametrize("end", ["stop", "advance"])
+def test_a_key_finds_no_timer_that_is_no_longer_pending(wheel: Any, end: str) -> None:
+    def look() -> None:
+        key.run = lambda: None
+        found.append((wheel.find(key), wheel.stop_key(key)))
+
+    found: list[Any] = []
+    key = Key(1)
+    timer = wheel.start(5, "payload", key=key)
+    key.run = look
+    if end == "stop":
+        assert wheel.stop(timer)
+    else:
+        assert wheel.advance(5) == [timer]
+        assert timer.take() == "payload"
+    assert found == [(None, False)]
+    wheel.check()
+
+
+def test_a_timer_stopped_while_keys_are_entered_anew_gives_up_its_key(wheel: Any) -> None:
+    def stop_it() -> None:
+        key.run = lambda: None
+        assert wheel.stop(timer)
+
+    changed, key = Key(1), Key(2)
+    first, timer = wheel.start(5, key=changed), wheel.start(5, key=key)
+    spoil(changed)
+    key.run = stop_it
+    assert wheel.stop(first)
+    wheel.check()
+    assert wheel.find(key) is None
+    wheel.start(5, key=key)
     wheel.check()
 
 

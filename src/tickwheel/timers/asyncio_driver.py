@@ -13,6 +13,7 @@ from asyncio import AbstractEventLoop, BaseEventLoop
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
+from inspect import isawaitable
 from typing import Self, Unpack
 from weakref import ref
 
@@ -22,7 +23,7 @@ from tickwheel.timers.event_loop import EventLoop
 from tickwheel.timers.handle import PendingTimer, TimerHandle
 from tickwheel.timers.loop_timers import counts_milliseconds
 from tickwheel.timers.registry import TimerRegistry
-from tickwheel.timers.timers import AbstractTimers, Named, Options
+from tickwheel.timers.timers import AbstractTimers, Named, Options, is_unbegun
 from tickwheel.wheels import TICK_MAX
 
 __all__ = ["AsyncTimers"]
@@ -43,6 +44,18 @@ class LoopClock:
         return self.monotonic_ns()
 
 
+class Run:
+    """What a callback returned, which is run as a task."""
+
+    __slots__ = ("awaitable", "begun", "handle", "named")
+
+    def __init__(self, handle: TimerHandle, named: Named, awaitable: Awaitable[object]) -> None:
+        self.handle = handle
+        self.named = named
+        self.awaitable = awaitable
+        self.begun = True  # False for a coroutine whose body has not begun: its timer is held
+
+
 class AsyncTimers(AbstractTimers):
     """Timers for the loop they were made on; to be used from its thread only."""
 
@@ -61,7 +74,9 @@ class AsyncTimers(AbstractTimers):
         self._dropped: ref[partial[None]] | None = None
         self._context = copy_context()  # of their maker, and not of the one whose timer happens to be the first due
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unbegun: dict[TimerHandle, None] = {}  # coroutines that were made and whose bodies have not begun
+        self._unbegun: dict[TimerHandle, Run] = {}  # what timers are held for
+        if isinstance(loop, EventLoop):
+            loop._interrupted.add(self)
 
     @property
     def running(self) -> bool:
@@ -74,8 +89,6 @@ class AsyncTimers(AbstractTimers):
         Tasks that run go on. A coroutine function that was called, and whose body has not begun, does not begin: its
         timer is handed back.
         """
-        for handle in list(self._unbegun)[::-1]:
-            self._registry.put_back(handle)
         left = self._registry.close()
         self._disarm()
         return left
@@ -126,7 +139,7 @@ class AsyncTimers(AbstractTimers):
 
     def _resume(self) -> None:
         """Have the loop call again after an interrupt."""
-        if not self._registry.stopped:
+        if self.running:
             self._continue()
 
     def _continue(self) -> None:
@@ -138,30 +151,50 @@ class AsyncTimers(AbstractTimers):
 
     def _take_result(self, handle: TimerHandle, named: Named, result: object) -> bool:
         """Run what can be awaited as a task, with which the run ends."""
-        if not isinstance(result, Awaitable):
+        if not isawaitable(result):
             return False
-        if asyncio.iscoroutine(result):
-            self._unbegun[handle] = None
-        task = self._loop.create_task(self._await(handle, named, result))
+        run = Run(handle, named, result)
+        if is_unbegun(result) and self._registry.hold(handle):
+            run.begun = False
+            self._unbegun[handle] = run
+        body = self._await(run)
+        try:
+            task = self._loop.create_task(body)
+        except BaseException:
+            body.close()
+            self._drop(run)
+            raise
         self._tasks.add(task)  # the loop itself keeps only a weak reference
-        task.add_done_callback(partial(self._end_task, handle, result))
+        task.add_done_callback(partial(self._end_task, run))
         return True
 
-    def _end_task(self, handle: TimerHandle, awaitable: Awaitable[object], task: "asyncio.Task[None]") -> None:
+    def _end_task(self, run: Run, task: "asyncio.Task[None]") -> None:
         """End the run, also of a task that was cancelled before it began."""
         self._tasks.discard(task)
-        self._unbegun.pop(handle, None)
-        if asyncio.iscoroutine(awaitable):
-            awaitable.close()
-        self._registry.end_run(handle)
+        self._drop(run)
+        if run.begun:
+            self._registry.end_run(run.handle)
 
-    async def _await(self, handle: TimerHandle, named: Named, awaitable: Awaitable[object]) -> None:
-        if self._registry.stopped and asyncio.iscoroutine(awaitable):
-            return  # stopped in the same round of the loop: the body has not begun, and the timer was handed back
-        self._unbegun.pop(handle, None)
+    def _drop(self, run: Run) -> None:
+        """Let a run be over whose body will not begin, if its timer is still held for it."""
+        self._begin_run(run)
+        if is_unbegun(run.awaitable):
+            run.awaitable.close()
+
+    def _begin_run(self, run: Run) -> bool:
+        """Tell whether a run has begun, or begins now: not if its timer was cancelled, touched or stopped meanwhile."""
+        if not run.begun and self._unbegun.get(run.handle) is run:
+            del self._unbegun[run.handle]
+            run.begun = self._registry.begin_held(run.handle)
+        return run.begun
+
+    async def _await(self, run: Run) -> None:
+        if not self._begin_run(run):
+            return
+        handle, named = run.handle, run.named
         task = asyncio.current_task()
         try:
-            await awaitable
+            await run.awaitable
         except asyncio.CancelledError as error:
             if task is not None and task.cancelling():
                 raise  # the task itself was cancelled, as when the loop is shut down
@@ -195,7 +228,7 @@ def weakly(call: asyncio.Handle) -> Callable[[], asyncio.Handle | None]:
     """Return a reference that leaves a call to its loop, weak where that is possible."""
     try:
         return ref(call)
-    except TypeError:  # a native call, which lets go of its callback when its loop is closed
+    except TypeError:  # a call of our own loop, which lets go of it when closed, and tells of interrupts
         return lambda: call
 
 

@@ -21,6 +21,7 @@ from asyncio import format_helpers
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
+from weakref import WeakSet
 
 from tickwheel.clock import SystemClock, VirtualClock
 from tickwheel.errors import InvalidOption, NotCopyable
@@ -63,6 +64,7 @@ class EventLoop(asyncio.SelectorEventLoop):
             selector = JumpingSelector(clock, selector, self._next_ns)
             self._tick_ns, self._origin_ns = geometry.tick_ns, clock.monotonic_ns()
         super().__init__(selector)
+        self._interrupted: WeakSet[Any] = WeakSet()  # AsyncTimers to be told of an interrupt
         self._timers = LoopWheel(self, self.time, EventLoop._wake_at, geometry)
 
     time = staticmethod(
@@ -94,6 +96,15 @@ class EventLoop(asyncio.SelectorEventLoop):
         if self._debug:
             self._examine(call, "call_at")
         return call  # type: ignore[return-value]
+
+    def run_forever(self) -> None:
+        """Run until stopped. An interrupt may take the call of `AsyncTimers` with it: they ask for another one."""
+        try:
+            super().run_forever()
+        except BaseException:
+            for timers in list(self._interrupted):
+                timers._resume()
+            raise
 
     def close(self) -> None:
         """Close the loop; what was pending is forgotten."""

@@ -11,6 +11,7 @@ Where a handle lies says what it does, as for every timer:
 
     on the wheel       pending
     in `due_ring`      due: collected, and its callback has not begun
+    in `held_ring`     due: its coroutine function was called, and the body has not begun
     in `running_ring`  a periodic timer whose callback runs
     STOPPED            over: done if its last run has begun, cancelled otherwise
 
@@ -26,7 +27,7 @@ from mypy_extensions import mypyc_attr
 from tickwheel.durations import Duration, to_ns
 from tickwheel.wheels.timer import FIRED, STOPPED, Timer
 
-__all__ = ["Details", "PendingTimer", "TimerHandle", "TimerOwner", "describe", "pending_timer"]
+__all__ = ["Details", "KeyHolder", "PendingTimer", "TimerHandle", "TimerOwner", "describe", "pending_timer"]
 
 
 class TimerOwner:
@@ -161,6 +162,21 @@ class TimerHandle(Timer):
             return f"<TimerHandle {'done' if self._done else 'cancelled'}>"
         state = "pending" if self.pending else "due" if self.count == 0 else "running"
         return f"<TimerHandle {self.describe()} {state}>"
+
+
+@mypyc_attr(acyclic=True)
+class KeyHolder:
+    """Who has a key: a key changes hands without being hashed again."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self) -> None:
+        self.handle: TimerHandle | None = None
+
+    def find(self) -> TimerHandle | None:
+        """Return the timer that has the key; one that is over has it only if the key's hash has changed or failed."""
+        handle = self.handle
+        return handle if handle is not None and handle.slot is not STOPPED else None
 
 
 def describe(callback: object, key: object) -> str:

@@ -421,7 +421,7 @@ def _attach_wheel(loop: AbstractEventLoop) -> LoopWheel:
     for number, wheel in list(_wheels.items()):
         owner = wheel.loop()
         if owner is None or owner.is_closed():
-            _forget(number, wheel)
+            _forget(number, wheel.loop)
     own: object = getattr(loop, "_timers", None)
     wheel = own if isinstance(own, LoopWheel) else LoopWheel(loop)
     _wheels[id(loop)] = wheel
@@ -459,17 +459,21 @@ def counts_milliseconds(loop: AbstractEventLoop) -> bool:
     return False
 
 
-def _forget(number: int, _: object) -> None:
-    """Let go of the wheel of a loop that is gone."""
-    wheel = _wheels.pop(number, None)
-    if wheel is not None:
+def _forget(number: int, loop_ref: object) -> None:
+    """Let go of the wheel of a loop that is gone; another loop may have its identity by now, and a wheel of its own."""
+    wheel = _wheels.get(number)
+    if wheel is not None and wheel.loop is loop_ref:
+        del _wheels[number]
         wheel.close()
 
 
 def to_seconds(delay: Duration) -> float:
     """Return a delay as event loops count it; a negative number is one that has passed, as it is for asyncio."""
     if isinstance(delay, (float, int)):
-        seconds = float(delay)
+        try:
+            seconds = float(delay)
+        except OverflowError:
+            raise InvalidDuration(delay, "must be a number that fits into a float") from None
         if math.isnan(seconds):
             raise InvalidDuration(delay, "must be a number")
         return seconds
@@ -486,9 +490,16 @@ def to_seconds(delay: Duration) -> float:
 def to_moment(when: SupportsFloat) -> float:
     """Return a moment of a loop's clock, which may be any number but NaN."""
     try:
-        moment = math.nan if isinstance(when, str) else float(when)
+        moment = float(when) if _is_number(when) else math.nan
     except (TypeError, ValueError, OverflowError):
         moment = math.nan
     if math.isnan(moment):
         raise InvalidDuration(when, "must be a number")
     return moment
+
+
+def _is_number(given: object) -> bool:
+    """Tell a number from text and bytes, which `float` would read as well."""
+    if isinstance(given, (float, int)):
+        return True
+    return not isinstance(given, (str, bytes)) and (hasattr(given, "__float__") or hasattr(given, "__index__"))

@@ -13,6 +13,9 @@ A handle goes round between four places, and each step is taken under the lock:
       ^                    |       \-----> over                                the last run
       +-- touch, put_off --+               over                                cancel, from any of them
 
+A fifth place is for a coroutine that was made and has not begun: `hold` puts its handle in `held_ring`, where it is as
+good as due, and `begin_held` lets it begin.
+
 So a periodic timer that waits for an executor, or still runs, is not collected again: it cannot pile up, and does
 not run beside itself. The periods that pass meanwhile are counted in `missed`.
 
@@ -22,10 +25,14 @@ tick it sleeps (`awaited`), and is woken for what is due before.
 Compiled, and while the interpreter has a global lock, starting, cancelling and touching a timer without key or group
 take no other: native code that calls no Python is not interrupted. So clocks are read before anything changes, and
 what the user gave is dropped after.
+
+To hash or compare a key or a group may run any code, which may use these timers: so may a signal handler meanwhile. A
+handle is therefore moved first and removed by key and group after that; who finds it there sees that it is over.
 """
 
 import sys
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from threading import RLock
 from typing import Any, Final
 
@@ -41,11 +48,11 @@ from tickwheel.errors import (
     TooManyTimers,
     Unhashable,
 )
-from tickwheel.timers.handle import Details, PendingTimer, TimerHandle, TimerOwner, pending_timer
+from tickwheel.timers.handle import Details, KeyHolder, PendingTimer, TimerHandle, TimerOwner, pending_timer
 from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.wheels.geometry import Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
-from tickwheel.wheels.timer import FIRED, NOWHERE, STOPPED, TICK_MAX, Slot
+from tickwheel.wheels.timer import FIRED, NOWHERE, STOPPED, TICK_MAX, Slot, Timer
 
 __all__ = ["TimerRegistry"]
 
@@ -75,10 +82,11 @@ class TimerRegistry(TimerOwner):
         self.stopped = False
         self.caught_up = True  # whether the last `collect` reached the present moment
         self.awaited: i64 = 0  # the tick the driver sleeps until; 0 while it is awake, or has none
-        self.by_key: dict[Hashable, TimerHandle] = {}
+        self.by_key: dict[Hashable, KeyHolder] = {}
         self.by_group: dict[Hashable, dict[TimerHandle, None]] = {}
         self.wheel = HierarchicalWheel(geometry)
         self.due_ring = Slot(NOWHERE)
+        self.held_ring = Slot(NOWHERE)
         self.running_ring = Slot(NOWHERE)
         self.renew_lock()
 
@@ -91,9 +99,10 @@ class TimerRegistry(TimerOwner):
         self.by_key.clear()
         self.by_group.clear()
         old, self.wheel = self.wheel, HierarchicalWheel(self.wheel.geometry, self.wheel.now)
-        for ring in (self.due_ring, self.running_ring):
+        for ring in (self.due_ring, self.held_ring, self.running_ring):
             ring.dissolve()
         self.due_ring = Slot(NOWHERE)
+        self.held_ring = Slot(NOWHERE)
         self.running_ring = Slot(NOWHERE)
         old.close()
 
@@ -124,19 +133,16 @@ class TimerRegistry(TimerOwner):
         details = handle._details
         if UNINTERRUPTED and details is None:
             self._check_room()
-            self._enter(handle, deadline_ns)
+            self._enter(handle, deadline_ns, replace)
             return
-        replaced: TimerHandle | None = None
         interrupt: BaseException | None = None
         with self.lock:
             self._check_running()
-            if details is not None:
-                replaced = self._find_replaced(handle, replace)
-            if replaced is None:
+            if details is None or not self._is_taken(details, replace):
                 self._check_room()  # now: the code of a key may have done anything
             else:
                 self._check_running()
-            self._enter(handle, deadline_ns)
+            replaced = self._enter(handle, deadline_ns, replace)
             if replaced is not None:  # last, when nothing can refuse the new one any more
                 interrupt = self._withdraw(replaced)
         if replaced is not None:
@@ -144,11 +150,11 @@ class TimerRegistry(TimerOwner):
         if interrupt is not None:
             raise interrupt
 
-    def _enter(self, handle: TimerHandle, deadline_ns: int) -> None:
+    def _enter(self, handle: TimerHandle, deadline_ns: int, replace: bool) -> TimerHandle | None:  # noqa: FBT001 - as above
+        """Put a handle on the wheel and list it; return the one whose key it has taken over."""
         try:
             self._place(handle, deadline_ns)
-            if handle._details is not None:
-                self._list(handle)
+            return None if handle._details is None else self._list(handle, replace)
         except BaseException:  # it cannot wait that long, the driver could not be woken, or its key failed
             self._withdraw(handle)
             raise
@@ -159,7 +165,7 @@ class TimerRegistry(TimerOwner):
             return self._count()
 
     def _count(self) -> int:
-        return self.wheel.__len__() + self.due_ring.count + self.running_ring.count
+        return self.wheel.__len__() + self.due_ring.count + self.held_ring.count + self.running_ring.count
 
     def _check_running(self) -> None:
         if self.stopped:
@@ -190,47 +196,72 @@ class TimerRegistry(TimerOwner):
         if driver is not None:
             driver._wake()
 
-    def _find_replaced(self, handle: TimerHandle, replace: bool) -> TimerHandle | None:  # noqa: FBT001 - as above
-        """Return the handle whose key a new one takes over; None if its key is free."""
-        key = handle.key
+    def _is_taken(self, details: Details, replace: bool) -> bool:  # noqa: FBT001 - as above
+        """Tell whether the key of a new handle has to be taken over; refuse a key or group that cannot be one."""
+        key = details.key
         check_hashable("key", key)
-        check_hashable("group", handle.group)
+        check_hashable("group", details.group)
         if isinstance(key, TimerHandle):
             raise InvalidOption("key", key, "a value of your own: a TimerHandle always stands for its own timer")
-        replaced = None if key is None else self.find_key(key)
-        if replaced is not None and not replace:
+        taken = key is not None and self.find_key(key) is not None
+        if taken and not replace:
             raise DuplicateKey(key)
-        return replaced
+        return taken
 
-    def _list(self, handle: TimerHandle) -> None:
-        """Enter a handle by key and group."""
+    def _list(self, handle: TimerHandle, replace: bool) -> TimerHandle | None:  # noqa: FBT001 - as above
+        """Enter a handle by key and group; return the one whose key it takes over, which is still to be withdrawn."""
         key, group = handle.key, handle.group
         if group is not None:
             self.by_group.setdefault(group, {})[handle] = None
-        if key is not None:
-            self.by_key[key] = handle
+        holder = None if key is None else self.by_key.setdefault(key, KeyHolder())
+        # No code of the key's or the group's runs from here on: what it has done is looked at once more.
+        if handle.slot is STOPPED:
+            interrupt = self._unlist(handle, key, group)
+            if interrupt is not None:
+                raise interrupt
+            return None
+        if holder is None:
+            return None
+        replaced = holder.find()
+        if replaced is not None and not replace:
+            raise DuplicateKey(key)
+        holder.handle = handle
+        return replaced
 
-    def _unlist(self, handle: TimerHandle) -> BaseException | None:
-        """Remove a handle by key and group; return what interrupted that, to be raised when all is in order.
+    def _unlist(self, handle: TimerHandle, key: Hashable, group: Hashable) -> BaseException | None:
+        """Remove a handle that is over by key and group; return what interrupted that, to be raised when all is done.
 
         A key that cannot be hashed any more keeps no timer from running or ending: its handle stays listed.
         """
-        if handle._details is None:
-            return None
-        key, group = handle.key, handle.group
         try:
-            if key is not None and self.by_key.get(key) is handle:
-                del self.by_key[key]
-            members = self.by_group.get(group) if group is not None else None
-            if members is not None:
-                members.pop(handle, None)
-                if not members:
-                    del self.by_group[group]
+            if key is not None:
+                self._free_key(handle, key)
+            if group is not None:
+                self._leave_group(handle, group)
         except Exception:  # noqa: BLE001 - as said
             return None
         except BaseException as interrupt:  # noqa: BLE001 - returned
             return interrupt
         return None
+
+    def _free_key(self, handle: TimerHandle, key: Hashable) -> None:
+        holder = self.by_key.get(key)
+        if holder is None or (holder.handle is not handle and holder.find() is not None):
+            return
+        holder.handle = None
+        removed = self.by_key.pop(key, None)
+        if removed is not None and removed.find() is not None:  # taken while the key was hashed
+            self.by_key.setdefault(key, removed)
+
+    def _leave_group(self, handle: TimerHandle, group: Hashable) -> None:
+        members = self.by_group.get(group)
+        if members is None:
+            return
+        members.pop(handle, None)
+        if not members:
+            removed = self.by_group.pop(group, None)
+            if removed:  # joined while the group was hashed
+                self.by_group.setdefault(group, removed).update(removed)
 
     # -- stopping and moving
 
@@ -243,8 +274,8 @@ class TimerRegistry(TimerOwner):
 
     def find_key(self, key: object) -> TimerHandle | None:
         """Return the handle with a key; one that is over is there only if its key's hash has changed or failed."""
-        handle = self.by_key.get(key)
-        return handle if handle is not None and handle.slot is not STOPPED else None
+        holder = self.by_key.get(key)
+        return None if holder is None else holder.find()
 
     def cancel(self, handle_or_key: object) -> bool:
         """Keep a timer from running again; False if there is none, or it is over."""
@@ -268,27 +299,30 @@ class TimerRegistry(TimerOwner):
 
     def cancel_group(self, group: Hashable) -> int:
         """Cancel every timer of a group and return how many."""
+        interrupt: BaseException | None = None
+        cancelled: list[TimerHandle] = []
         with self.lock:
-            members = [handle for handle in self.by_group.get(group, ()) if handle.slot is not STOPPED]
-            interrupts = [self._withdraw(handle) for handle in members]
-        for handle in members:
+            for handle in list(self.by_group.get(group, ())):
+                if handle.slot is not STOPPED:  # the code of another's key may have ended it
+                    interrupt = self._withdraw(handle) or interrupt
+                    cancelled.append(handle)
+        for handle in cancelled:
             handle.release()
-        for interrupt in interrupts:
-            if interrupt is not None:
-                raise interrupt
-        return len(members)
+        if interrupt is not None:
+            raise interrupt
+        return len(cancelled)
 
     def _withdraw(self, handle: TimerHandle) -> BaseException | None:
         """Take a handle out of where it is; it is over, and still to be released. Return what `_unlist` does."""
-        interrupt = self._unlist(handle)
         slot = handle.slot
         if slot.owner != NOWHERE:
             self.wheel.withdraw(handle)
-            return interrupt
-        if slot is self.due_ring or slot is self.running_ring:
-            slot.unlink(handle)
-        handle.lie_in(STOPPED)
-        return interrupt
+        else:
+            if slot is not FIRED and slot is not STOPPED:
+                slot.unlink(handle)
+            handle.lie_in(STOPPED)
+        details = handle._details
+        return None if details is None else self._unlist(handle, details.key, details.group)
 
     def touch(self, handle_or_key: object, delay_ns: int | None) -> bool:
         """Restart the wait of a timer; False if there is none, or it is over."""
@@ -308,8 +342,9 @@ class TimerRegistry(TimerOwner):
             handle._deadline_ns = deadline_ns
             details.touched = True
             return True
-        if handle.slot is self.due_ring:
-            self.due_ring.unlink(handle)
+        slot = handle.slot
+        if slot is self.due_ring or slot is self.held_ring:
+            slot.unlink(handle)
             handle.lie_in(FIRED)
         self._place(handle, deadline_ns)
         return True
@@ -409,24 +444,24 @@ class TimerRegistry(TimerOwner):
                 self.end_run(handle)
 
     def _begin(self, handle: TimerHandle, now_ns: int) -> tuple[Callback, tuple[Any, ...]]:
-        """Take a handle from the due ring, and return what to call: a cancel on another thread drops both."""
+        """Let a due or held handle begin, and return what to call: a cancel on another thread drops both."""
         callback: Any = handle.payload
         args = handle._args
         details = handle._details
-        last = details is None or details.count + 1 == details.times
-        if last:
-            interrupt = self._unlist(handle)
-            if interrupt is not None:
-                raise interrupt  # nothing has changed: it is still due
         handle._entered = False
-        self.due_ring.unlink(handle)
+        handle.slot.unlink(handle)
         if details is not None:
             details.count += 1
-        if last:
+        if details is None or details.count == details.times:
             handle._done = True
             handle.lie_in(STOPPED)
+            if details is not None:
+                interrupt = self._unlist(handle, details.key, details.group)
+                if interrupt is not None:
+                    self.put_back(handle)
+                    raise interrupt
             return callback, args
-        if details is not None and not details.fixed_delay:
+        if not details.fixed_delay:
             passed = (now_ns - handle._deadline_ns) // handle._delay_ns
             if passed > 0:
                 details.missed += passed
@@ -437,20 +472,43 @@ class TimerRegistry(TimerOwner):
     def put_back(self, handle: TimerHandle) -> None:
         """Let a handle be due again, as the first, whose run has begun but not what it was to call."""
         with self.lock:
-            if self.stopped or (not handle._done and handle.slot is not self.running_ring):
-                return  # stopped or cancelled meanwhile
-            details = handle._details
-            if details is not None:
-                details.count -= 1
-                if handle._done and self._find_taken(handle.key) is None:
-                    self._list(handle)
-            if handle.slot is self.running_ring:
-                self.running_ring.unlink(handle)
-            handle._done = False
-            self.due_ring.link(handle, self.due_ring, self.due_ring.next)  # the first, as it was
+            self._undo_begin(handle, self.due_ring, self.due_ring.next)
 
-    def _find_taken(self, key: Hashable) -> TimerHandle | None:
-        return None if key is None else self.find_key(key)
+    def hold(self, handle: TimerHandle) -> bool:
+        """Let a handle count as not begun that was called; False if it was cancelled or stopped meanwhile."""
+        with self.lock:
+            return self._undo_begin(handle, self.held_ring, self.held_ring)
+
+    def begin_held(self, handle: TimerHandle) -> bool:
+        """Let a held handle begin; False if it was cancelled, touched or stopped meanwhile."""
+        now_ns = self.time.now_ns()
+        with self.lock:
+            if handle.slot is not self.held_ring:
+                return False
+            self._begin(handle, now_ns)
+            handle._entered = True  # it was called before it was held
+            return True
+
+    def _undo_begin(self, handle: TimerHandle, ring: Slot, after: Timer) -> bool:
+        """Put a handle that has begun into a ring; False if it was cancelled or stopped since."""
+        done = handle._done
+        if self.stopped or (not done and handle.slot is not self.running_ring):
+            return False
+        if not done:
+            self.running_ring.unlink(handle)
+        handle._done = False
+        ring.link(handle, after.prev, after)
+        details = handle._details
+        if details is not None:
+            details.count -= 1
+            if done:
+                self._list_again(handle)
+        return True
+
+    def _list_again(self, handle: TimerHandle) -> None:
+        # Without its key, if another timer has that by now; a key that fails keeps no timer from running.
+        with suppress(Exception):
+            self._list(handle, replace=False)
 
     def end_run(self, handle: TimerHandle) -> None:
         """Let a periodic timer wait again; let go of what a finished one held."""
@@ -500,6 +558,7 @@ class TimerRegistry(TimerOwner):
                 return []
             self.stopped = True
             take_all(self.due_ring, handles)
+            take_all(self.held_ring, handles)
             self.wheel.advance_into(handles, TICK_MAX, TICK_MAX)
             for handle in handles:
                 handle.lie_in(STOPPED)
@@ -513,6 +572,7 @@ class TimerRegistry(TimerOwner):
                 waiting += 1
             self.wheel.close()
             self.due_ring.dissolve()
+            self.held_ring.dissolve()
             self.running_ring.dissolve()
             self.by_key.clear()
             self.by_group.clear()

@@ -7,6 +7,7 @@
 Timers keep what they have left, whatever the clock does meanwhile.
 """
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -27,17 +28,20 @@ class ScaledClock:
 
     def __init__(self, clock: Clock) -> None:
         self._read_ns: Callable[[], int] = clock.monotonic_ns
-        self.speed = 1.0
-        self.paused = False
-        self._anchor(0)
+        self._anchor(self._read_ns(), 0, 1.0, paused=False)
 
     def now_ns(self) -> int:
         """Read it."""
+        # The clock first: one written in Python lets other threads change the rest meanwhile, and is then behind.
+        clock_ns = self._read_ns()
         if self._plain:
-            return self._read_ns() - self._behind_ns
-        if self.paused:
+            return max(clock_ns - self._behind_ns, self._own_anchor_ns)
+        return self._at(clock_ns)
+
+    def _at(self, clock_ns: int) -> int:
+        if self.paused or clock_ns < self._anchor_ns:
             return self._own_anchor_ns
-        return self._own_anchor_ns + int((self._read_ns() - self._anchor_ns) * self.speed)
+        return self._own_anchor_ns + int((clock_ns - self._anchor_ns) * self.speed)
 
     def wait_ns(self, until_ns: int) -> int | None:
         """Return how long the clock goes on before this time comes; None if it does not, because of a pause."""
@@ -48,23 +52,34 @@ class ScaledClock:
 
     def set_paused(self, *, paused: bool) -> None:
         """Let it stand still, or go on."""
-        own_ns = self.now_ns()
-        self.paused = paused
-        self._anchor(own_ns)
+        clock_ns = self._read_ns()
+        self._anchor(clock_ns, self._at(clock_ns), self.speed, paused=paused)
 
     def set_speed(self, speed: object) -> None:
         """Let it go faster or slower from now on."""
-        if isinstance(speed, bool) or not isinstance(speed, (int, float)) or not SPEED_MIN <= speed <= SPEED_MAX:
+        factor = to_float(speed)
+        if not SPEED_MIN <= factor <= SPEED_MAX:
             raise InvalidSchedule(
                 f"a speed is from {SPEED_MIN} to {SPEED_MAX:.0f}, not {shown(speed)}; to stop time, pause()"
             )
-        own_ns = self.now_ns()
-        self.speed = float(speed)
-        self._anchor(own_ns)
+        clock_ns = self._read_ns()
+        self._anchor(clock_ns, self._at(clock_ns), factor, paused=self.paused)
 
-    def _anchor(self, own_ns: int) -> None:
-        """Take note that it stands at `own_ns` now, and goes on as it has been told."""
-        self._anchor_ns = self._read_ns()
+    def _anchor(self, clock_ns: int, own_ns: int, speed: float, *, paused: bool) -> None:
+        """Take note that it stands at `own_ns` when the clock stands at `clock_ns`, and how it goes on."""
+        self.speed = speed
+        self.paused = paused
+        self._anchor_ns = clock_ns
         self._own_anchor_ns = own_ns
-        self._behind_ns = self._anchor_ns - own_ns
-        self._plain = not self.paused and self.speed == 1.0  # the usual case, for which the difference is enough
+        self._behind_ns = clock_ns - own_ns
+        self._plain = not paused and speed == 1.0  # the usual case, for which the difference is enough
+
+
+def to_float(speed: object) -> float:
+    """Return a speed as a float; NaN if it is no number."""
+    if isinstance(speed, bool) or not isinstance(speed, (int, float)):
+        return math.nan
+    try:
+        return float(speed)
+    except OverflowError:  # an int that is too large for one
+        return math.inf

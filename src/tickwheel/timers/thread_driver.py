@@ -49,6 +49,8 @@ class Timers(AbstractTimers):
     ) -> None:
         if isinstance(executor, ProcessPoolExecutor):
             raise InvalidExecutor(executor, "they cannot be sent to another process; pass a ThreadPoolExecutor")
+        if isinstance(executor, type):
+            raise InvalidExecutor(executor, f"{executor.__name__} is a class; pass an instance of it")
         if executor is not None and not callable(getattr(executor, "submit", None)):
             raise InvalidExecutor(executor, "it has no submit(); pass a ThreadPoolExecutor")
         super().__init__(SystemClock() if clock is None else clock, **options)
@@ -67,7 +69,7 @@ class Timers(AbstractTimers):
     def start(self) -> Self:
         """Start the thread; the first timer does so by itself. Harmless if it runs."""
         with self._registry.lock:
-            if self._registry.stopped:
+            if self._registry.stopped or _exited:
                 raise TimersStopped
             if not self.running:
                 thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
@@ -193,7 +195,10 @@ class Timers(AbstractTimers):
         try:
             if self._forked:
                 check_threads(executor)
-            executor.submit(self._run_submitted, handle).add_done_callback(partial(self._settle, handle))
+            future: object = executor.submit(self._run_submitted, handle)
+            when_done = getattr(future, "add_done_callback", None)
+            if when_done is not None:  # without it, nobody tells how the run ends, but the executor has taken it
+                when_done(partial(self._settle, handle))
         except BaseException as error:  # noqa: BLE001 - it was shut down, cannot start a thread, or was left behind
             self._put_off(handle, error)
 
@@ -249,6 +254,7 @@ def check_threads(executor: Executor) -> None:
 
 _instances: "WeakSet[Timers]" = WeakSet()
 _default: Timers | None = None
+_exited = False  # whether the interpreter ends, and the threads were stopped
 _default_lock = threading.Lock()
 
 
@@ -263,6 +269,8 @@ def default_timers() -> Timers:
 
 def _end_threads() -> None:
     # What is pending need not be handed back: the process ends.
+    global _exited  # noqa: PLW0603 - a thread that is started from now on, by a destructor say, would never end
+    _exited = True
     instances = list(_instances)
     for timers in instances:
         timers._end_thread()

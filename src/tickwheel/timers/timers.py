@@ -11,11 +11,12 @@ import logging
 import os
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Coroutine, Generator, Hashable
 from contextlib import suppress
-from inspect import iscoroutine, signature
+from inspect import CORO_CREATED, GEN_CREATED, getcoroutinestate, getgeneratorstate, isawaitable, signature
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeVarTuple, Unpack
+from types import CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeGuard, TypeVarTuple, Unpack
 from weakref import WeakSet, ref
 
 from tickwheel.clock import Clock
@@ -35,7 +36,7 @@ from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.timers.timers_core import TimersCore, check_replace
 from tickwheel.wheels import BINARY, Geometry, Stats
 
-__all__ = ["AbstractTimers", "Named", "Options", "tell"]
+__all__ = ["AbstractTimers", "Named", "Options", "is_unbegun", "tell"]
 
 Ts = TypeVarTuple("Ts")
 
@@ -240,7 +241,7 @@ class AbstractTimers(TimersCore, ABC):
 
     def _take_result(self, handle: TimerHandle, named: Named, result: object) -> bool:  # noqa: ARG002 - one driver uses it
         """Look at what a callback returned, and tell whether its run continues; a coroutine would never run here."""
-        if iscoroutine(result):
+        if is_unbegun(result):
             result.close()
             raise CoroutineNotAwaited(describe(*named))
         return False
@@ -321,6 +322,13 @@ def check_options(kind: type[AbstractTimers], clock: object, options: Options) -
         raise InvalidOption("pending_max", pending_max, "an int of at least 1")
     if given.get("rng") is not None and not isinstance(given["rng"], Random):
         raise InvalidOption("rng", given["rng"], "a random.Random")
+
+
+def is_unbegun(result: object) -> TypeGuard[Coroutine[Any, Any, Any] | Generator[Any, Any, Any]]:
+    """Tell whether this is a coroutine that nobody has begun to run; one that was begun is another's to end."""
+    if isinstance(result, CoroutineType):
+        return getcoroutinestate(result) == CORO_CREATED
+    return isinstance(result, GeneratorType) and isawaitable(result) and getgeneratorstate(result) == GEN_CREATED
 
 
 def is_count(times: object) -> bool:

@@ -73,6 +73,7 @@ class Scheme(ABC):
         self._moves_left: i64 = 0  # of the advance under way
         self._timer_of: dict[object, Timer] = {}
         self._key_of: dict[Timer, object] = {}
+        self._interrupt: BaseException | None = None  # came while keys were hashed; raised when all is in order
         self._formed = True
 
     # -- for whoever wants to be woken
@@ -125,6 +126,8 @@ class Scheme(ABC):
             self._index_keys()
         # Last, when the wheel is whole again: dropping a payload may run any code, this wheel's included.
         timer.release()
+        if self._interrupt is not None:
+            self._raise_interrupt()
         return True
 
     def stop_many(self, timers: Iterable[object]) -> int:
@@ -143,12 +146,13 @@ class Scheme(ABC):
 
     def stop_key(self, key: Hashable) -> bool:
         """Stop the pending timer with this key; False if there is none."""
-        timer = self._timer_of.get(key)
+        timer = self.find(key)
         return timer is not None and self.stop(timer)
 
     def find(self, key: Hashable) -> Timer | None:
         """Return the pending timer with this key."""
-        return self._timer_of.get(key)
+        timer = self._timer_of.get(key)
+        return timer if timer is not None and timer.slot.owner == self._serial else None
 
     def restart(self, timer: object, delay: object) -> None:
         """Give a pending timer a new delay, or start a fired one again; a stopped one is refused."""
@@ -435,18 +439,27 @@ class Scheme(ABC):
             self._key_of.pop(timer, None)
             if not self._free(key, timer):
                 self._index_keys()
+            self._raise_interrupt()
             raise
         self._started += 1
         return timer
 
-    def _forget_all(self, timers: list[Timer]) -> None:
-        """Free the keys of timers that are no longer pending."""
+    def _forget_all(self, batch: list[Timer]) -> None:
+        """Free the keys of timers that are to be handed out; if an interrupt comes, they are ready again instead."""
         found = True
-        for timer in timers:
-            if not self._forget(timer):
-                found = False
-        if not found:
-            self._index_keys()
+        keys: list[tuple[Timer, object]] = []
+        for timer in batch:
+            key = self._key_of.pop(timer, None)
+            if key is not None:
+                keys.append((timer, key))
+                found = self._free(key, timer) and found
+        if found:
+            return
+        if self._interrupt is not None and not self._closed:
+            self._take_back(batch, 0)
+            self._key_of.update(keys)
+        self._index_keys()
+        self._raise_interrupt()
 
     def _forget(self, timer: Timer) -> bool:
         """Free the key of a timer; False if the key does not lead to it any more: `_index_keys` is then needed."""
@@ -457,7 +470,8 @@ class Scheme(ABC):
         """Free a key; False if it does not lead to its timer any more."""
         try:
             return self._timer_of.pop(key, None) is timer
-        except BaseException:  # noqa: BLE001 - a key that fails must not hold up the timer, nor others due with it
+        except BaseException as error:  # noqa: BLE001 - a key that fails must not hold up the timer, nor others due with it
+            self._note_interrupt(error)
             return False
 
     def _index_keys(self) -> None:
@@ -470,10 +484,24 @@ class Scheme(ABC):
         for timer, key in keys:
             try:
                 entered = self._timer_of.setdefault(key, timer) is timer
-            except BaseException:  # noqa: BLE001 - as above
+            except BaseException as error:  # noqa: BLE001 - as above
+                self._note_interrupt(error)
                 entered = False
             if entered:
                 self._key_of[timer] = key
+                if timer.slot.owner != self._serial:  # stopped or handed out while its key was hashed
+                    self._forget(timer)
+
+    def _note_interrupt(self, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            self._interrupt = error
+
+    def _raise_interrupt(self) -> None:
+        """Pass on a Ctrl-C, say, that came while a key was hashed."""
+        interrupt = self._interrupt
+        if interrupt is not None:
+            self._interrupt = None
+            raise interrupt
 
 
 def close_dropped(wheel: Scheme) -> None:
