@@ -227,3 +227,21 @@ def test_a_retry_of_many_is_for_what_failed_unless_another_status_is_named(world
         assert [counts async for counts in scheduler.sweep("retry", Filter(status=Status.COMPLETED))] == [(1, 1)]
 
     world.play(story)
+
+
+def test_a_series_whose_times_are_lowered_to_what_it_has_run_ends(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "a"}, every=10, times=100, id="a")
+        await asyncio.sleep(35)
+        ended = await scheduler.amend("a", times=2)
+        assert (ended.status, ended.runs, ended.times) == (Status.COMPLETED, 3, 2)
+        await scheduler.add("work", {"what": "b", "seconds": 5}, every=10, times=100, id="b")
+        await asyncio.sleep(22)
+        assert (await scheduler.amend("b", times=1)).status is Status.RUNNING
+        await asyncio.sleep(60)
+        ended = await scheduler.get("b")
+        assert (ended.status, ended.runs, ended.times) == (Status.COMPLETED, 2, 1)
+
+    world.play(story)
+    assert [what for _, what in world.ran].count("a") == 3
+    assert (world.kinds("a")[-1], world.kinds("b")[-1]) == ("completed", "completed")

@@ -37,7 +37,7 @@ def act(verb: str, task: Task) -> Task:
         "pause": lambda: transitions.pause(task),
         "resume": lambda: transitions.resume(task, now),
         "reschedule": lambda: transitions.reschedule(task, NOW + 5 * MINUTE),
-        "update": lambda: transitions.update(task, replace(task, priority=7)),
+        "update": lambda: transitions.update(task, replace(task, priority=7), NOW),
         "run_now": lambda: transitions.run_now(task, now),
         "retry": lambda: transitions.retry(task, now),
     }[verb]()
@@ -138,7 +138,30 @@ def test_debounce_is_for_one_offs() -> None:
 def test_an_update_needs_the_version_that_was_read() -> None:
     task = make("pending")
     with pytest.raises(VersionMismatch):
-        transitions.update(replace(task, version=3), task)
+        transitions.update(replace(task, version=3), task, NOW)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("state", ["pending", "paused", "waits for a retry", "run now"])
+def test_a_series_that_waits_and_has_no_run_left_is_completed(state: str, times: int) -> None:
+    series = make("paused" if state == "paused" else "pending", recurring=True, runs=3, times=5)
+    if state == "waits for a retry":
+        series = replace(series, failures=1)
+    elif state == "run now":
+        series = transitions.run_now(series, NOW)
+    ended = transitions.update(series, replace(series, times=times), NOW)
+    assert (ended.status, ended.paused, ended.run_now_requested) == (Status.COMPLETED, False, False)
+    assert (ended.runs, ended.times, ended.finished_at, ended.version) == (3, times, NOW, series.version + 1)
+    assert ended.reason == f"it has run 3 times, and is to run {times} times"
+    again = transitions.retry(ended, NOW)
+    claimed = transitions.claim(again, NOW)
+    assert transitions.succeed(claimed, None, NOW).task.status is Status.COMPLETED, "one more, as always"
+
+
+def test_a_series_that_has_a_run_left_goes_on() -> None:
+    for times in (4, -1):
+        series = make("pending", recurring=True, runs=3, times=5)
+        assert transitions.update(series, replace(series, times=times), NOW).status is Status.PENDING
 
 
 # -- what takes effect when a run is over
@@ -164,7 +187,7 @@ def test_a_task_that_is_paused_while_it_runs_is_paused_then() -> None:
 
 def test_a_recurring_task_that_is_changed_while_it_runs_is_another_one_from_its_next_occurrence() -> None:
     claimed = make("running", recurring=True)
-    changed = transitions.update(claimed, replace(claimed, priority=7, args={"n": 2}))
+    changed = transitions.update(claimed, replace(claimed, priority=7, args={"n": 2}), NOW)
     assert (changed.priority, changed.args) == (0, {}), "not yet"
     now = claimed.run_at + 5
     failed = finished(changed, transitions.snooze(claimed, 1000, "later", now), now)
@@ -172,6 +195,22 @@ def test_a_recurring_task_that_is_changed_while_it_runs_is_another_one_from_its_
     after = finished(changed, transitions.succeed(claimed, "ok", now), now)
     assert (after.priority, after.args, after.run_at, after.runs) == (7, {"n": 2}, NOW + 2 * MINUTE, 1)
     assert (after.result, after.following, after.attempt) == ("ok", None, 1)
+
+
+@pytest.mark.parametrize("trigger", [Every(interval_ms=MINUTE), Every(interval_ms=7)])
+@pytest.mark.parametrize("extra", [False, True])
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_series_that_has_no_run_left_ends_when_its_present_run_does(trigger: Every, extra: bool, times: int) -> None:
+    waiting = make("pending", recurring=True, runs=3, times=5)
+    claimed = transitions.claim(transitions.run_now(waiting, NOW) if extra else waiting, NOW + MINUTE)
+    wanted = replace(claimed, times=times, trigger=trigger)
+    changed = transitions.update(claimed, wanted, NOW)
+    assert changed.status is Status.RUNNING
+    now = NOW + MINUTE + 5
+    completed = finished(changed, transitions.succeed(claimed, "ok", now), now)
+    assert (completed.status, completed.runs, completed.times) == (Status.COMPLETED, 3 if extra else 4, times)
+    failed = finished(changed, transitions.fail_for_good(claimed, "no", "no", now), now)
+    assert (failed.status, failed.following) == (Status.FAILED, None)
 
 
 def test_a_recurring_task_that_is_replaced_while_it_runs_goes_on_as_the_new_one() -> None:

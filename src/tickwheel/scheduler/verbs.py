@@ -272,7 +272,7 @@ class Verbs(ABC):
             try:
                 async with self._held_back(task_id):
                     after = await self._amend(task_id, args, version, wishes)
-                return self._note(after, "rescheduled")
+                return self._note(after, "completed" if after.status is Status.COMPLETED else "rescheduled")
             except VersionMismatch:
                 if version is not None:
                     raise

@@ -183,7 +183,7 @@ class MemoryStore:
 
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
-        self._open()
+        now = self._open()
         validation.check_amended(tasks)
         amended: dict[str, Task] = {}
         answers = []
@@ -191,7 +191,7 @@ class MemoryStore:
             there = amended.get(task.id) or self._tasks.get(task.id)
             if there is None:
                 raise UnknownTask(task.id)
-            amended[task.id] = transitions.update(there, task)
+            amended[task.id] = transitions.update(there, task, now)
             validation.encode(amended[task.id])
             answers.append(amended[task.id])
         self._change(amended.values())

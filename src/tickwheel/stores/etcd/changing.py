@@ -34,7 +34,7 @@ async def change_each(ground: Ground, ids: Sequence[str], step: Callable[[Task],
     return await ground.transact(work)
 
 
-async def amend(ground: Ground, tasks: Sequence[Task]) -> list[Task]:
+async def amend(ground: Ground, tasks: Sequence[Task], moment: int) -> list[Task]:
     """Put tasks in the place of those they were made from, or raise."""
 
     async def work() -> Plan[list[Task]]:
@@ -44,7 +44,7 @@ async def amend(ground: Ground, tasks: Sequence[Task]) -> list[Task]:
         for task in tasks:
             if task.id not in now:
                 raise UnknownTask(task.id)
-            now[task.id] = transitions.update(now[task.id], task)
+            now[task.id] = transitions.update(now[task.id], task, moment)
             answers.append(now[task.id])
         return Plan(answer=answers, writes=_changes(there, now))
 

@@ -134,7 +134,7 @@ class EtcdStore(Mutations):
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
         validation.check_amended(tasks)
-        return await changing.amend(self._ground, tasks)
+        return await changing.amend(self._ground, tasks, await self.time())
 
     async def remove(self, ids: Sequence[str]) -> list[Task | None]:
         """Delete tasks that do not run."""

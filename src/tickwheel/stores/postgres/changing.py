@@ -46,7 +46,7 @@ async def change_each(
     return await sessions.transact(work)
 
 
-async def amend(sessions: Sessions, tasks: Sequence[Task]) -> list[Task]:
+async def amend(sessions: Sessions, tasks: Sequence[Task], moment: int) -> list[Task]:
     """Put tasks in the place of those they were made from, or raise."""
 
     async def work(connection: Connection) -> list[Task]:
@@ -56,7 +56,7 @@ async def amend(sessions: Sessions, tasks: Sequence[Task]) -> list[Task]:
         for task in tasks:
             if task.id not in now:
                 raise UnknownTask(task.id)
-            now[task.id] = transitions.update(now[task.id], task)
+            now[task.id] = transitions.update(now[task.id], task, moment)
             answers.append(now[task.id])
         await place(connection, list(now.values()))
         await count(connection, moved(there, list(now.values())))

@@ -117,7 +117,7 @@ class PostgresStore(Mutations):
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
         validation.check_amended(tasks)
-        amended = await changing.amend(self._sessions, tasks)
+        amended = await changing.amend(self._sessions, tasks, await self.time())
         self._wire.tell({task.partition for task in amended})
         return amended
 

@@ -37,7 +37,7 @@ async def change_each(shards: Shards, ids: Sequence[str], step: Callable[[Task],
     return await persist(shards, attempt)
 
 
-async def amend(shards: Shards, tasks: Sequence[Task]) -> list[Task]:
+async def amend(shards: Shards, tasks: Sequence[Task], moment: int) -> list[Task]:
     """Put tasks in the place of those they were made from, or raise."""
 
     async def attempt() -> list[Task] | None:
@@ -47,7 +47,7 @@ async def amend(shards: Shards, tasks: Sequence[Task]) -> list[Task]:
         for task in tasks:
             if task.id not in now:
                 raise UnknownTask(task.id)
-            now[task.id] = transitions.update(now[task.id], task)
+            now[task.id] = transitions.update(now[task.id], task, moment)
             answers.append(now[task.id])
         return answers if await _replace(shards, there, now) else None
 

@@ -134,7 +134,7 @@ class Transaction:
         for task in tasks:
             if task.id not in there:
                 raise UnknownTask(task.id)
-            changed[task.id] = transitions.update(changed.get(task.id) or there[task.id][1], task)
+            changed[task.id] = transitions.update(changed.get(task.id) or there[task.id][1], task, self._now)
             answers.append(changed[task.id])
         self._replace((there[task_id][0], task) for task_id, task in changed.items())
         for task in changed.values():

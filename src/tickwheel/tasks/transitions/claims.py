@@ -154,6 +154,16 @@ def _merge(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tup
         return replace(wanted, following=running.following), ()
     if running.following is not None:
         return take_over(
-            replace(wanted, **_before(running, wanted)), running.following, wanted.status, wanted.reason, now
+            replace(wanted, **_before(running, wanted)), running.following, _result(wanted), wanted.reason, now
         )
     return wanted, skipped
+
+
+def _result(wanted: Task) -> Status:
+    """Return what the occurrence of a task came to; a series that goes on for its owner shows it by its last run."""
+    if wanted.status in ENDED:
+        return wanted.status
+    last = wanted.last_run
+    if last is None or last.attempt != wanted.attempt:
+        return Status.CANCELLED  # it was skipped
+    return Status(last.status.value)

@@ -26,9 +26,11 @@ __all__ = [
     "anchor",
     "continue_series",
     "due_points",
+    "end_task",
     "first_point_after",
     "grace_ms",
     "is_missed",
+    "is_used_up",
     "recent_points",
     "take_over",
 ]
@@ -125,14 +127,13 @@ def continue_series(task: Task, status: Status, reason: str | None, now: int) ->
     if task.following is not None:
         return take_over(task, task.following, status, reason, now)
     if not task.is_recurring:
-        return _end(task, status, task.runs + 1, reason, now), []
-    extra = task.next_at is not None
-    runs = task.runs + (not extra)
+        return end_task(task, status, task.runs + 1, reason, now), []
+    runs = task.runs + (task.next_at is None)
     coming = _coming(task, now)
     if isinstance(task.trigger, Every) and (task.missed_until or 0) > now + STEP_MS:
         task = replace(task, missed_until=None)  # the clock was set back since then
-    if coming is None or (not extra and runs == task.times):
-        return _end(task, status, runs, reason, now), []
+    if coming is None or is_used_up(task, runs):
+        return end_task(task, status, runs, reason, now), []
     if coming > now or (task.late.mode == "run_all" and coming <= (task.missed_until or 0)):
         return _go_on(task, coming, runs, reason), []
     # The others came due while this one was active.
@@ -143,7 +144,7 @@ def continue_series(task: Task, status: Status, reason: str | None, now: int) ->
         following = first_point_after(task, max(now, anchor(task)))  # a run that was moved stands for its point
     skipped = skip_rows(task, points[-SKIPPED_MAX:], more or len(points) > SKIPPED_MAX, now, "another run was active")
     if following is None:
-        return _end(task, status, runs, reason, now), skipped
+        return end_task(task, status, runs, reason, now), skipped
     return _go_on(task, following, runs, reason), skipped
 
 
@@ -185,7 +186,12 @@ def _go_on(task: Task, coming: int, runs: int, reason: str | None) -> Task:
     return replace(task, status=Status.PENDING, runs=runs, run_at=coming, occurrence_at=coming, reason=reason, **fresh)
 
 
-def _end(task: Task, status: Status, runs: int, reason: str | None, now: int) -> Task:
+def is_used_up(task: Task, runs: int) -> bool:
+    """Tell whether a series has made all its runs; more than that, if `times` was lowered since."""
+    return 0 < task.times <= runs
+
+
+def end_task(task: Task, status: Status, runs: int, reason: str | None, now: int) -> Task:
     """End a task; what the occurrence came to stays to be seen, and so does the grid, for a retry by hand."""
     return replace(
         task,
@@ -233,6 +239,6 @@ def take_over(task: Task, following: Following, status: Status, reason: str | No
         return continue_series(
             replace(new, grid_at=task.grid_at, next_at=task.next_at, runs=task.runs), status, reason, now
         )
-    if runs == new.times:
-        return _end(new, status, runs, reason, now), []
+    if is_used_up(new, runs):
+        return end_task(new, status, runs, reason, now), []
     return replace(new, status=Status.PENDING, finished_at=None, **FRESH), []

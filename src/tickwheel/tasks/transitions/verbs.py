@@ -9,6 +9,7 @@ A verb that changes nothing returns the very task it was given. One that cannot 
     reschedule  moved           moved           TaskRunning                         TaskFinished
     update      changed         changed         recurring: from the next occurrence TaskFinished
                                                 one-off: TaskRunning
+                a series whose `times` is lowered to what it has run is completed, now or when its run is over
     run_now     runs now        once, now       TaskRunning                         TaskFinished
     retry       -               -               -                                   pending
 """
@@ -21,7 +22,7 @@ from tickwheel.errors import DuplicateTask, InvalidTask, TaskFinished, TaskRunni
 from tickwheel.tasks.policies import OnConflict
 from tickwheel.tasks.record import ENDED, Following, Status, Task, UnreadableTask
 from tickwheel.tasks.transitions.clock import set_back
-from tickwheel.tasks.transitions.series import FRESH, anchor, first_point_after
+from tickwheel.tasks.transitions.series import FRESH, anchor, end_task, first_point_after, is_used_up
 from tickwheel.tasks.triggers import Every
 
 __all__ = [
@@ -188,8 +189,11 @@ def reschedule(task: Task, run_at: int) -> Task:
     return replace(task, run_at=run_at, occurrence_at=run_at, grid_at=grid_at, missed_until=None, version=version)
 
 
-def update(there: Task, wanted: Task) -> Task:
-    """Make of a task what was made of it when it was read; of a running series, from its next occurrence on."""
+def update(there: Task, wanted: Task, now: int) -> Task:
+    """Make of a task what was made of it when it was read; of a running series, from its next occurrence on.
+
+    A series that waits and has no run left is completed.
+    """
     if there.status is not Status.RUNNING or not there.is_recurring:
         check_waits(there)
     if isinstance(there, UnreadableTask):
@@ -204,7 +208,7 @@ def update(there: Task, wanted: Task) -> Task:
         )
         task = replace(wanted, status=Status.PENDING, version=0, attempt=0, following=None, cancel_requested=False)
         return replace(there, following=Following(how, task), version=there.version + 1)
-    return replace(
+    after = replace(
         wanted,
         partition=there.partition,
         status=there.status,
@@ -213,6 +217,11 @@ def update(there: Task, wanted: Task) -> Task:
         created_at=there.created_at,
         version=there.version + 1,
     )
+    replaced = after.following is not None and after.following.how == "replace"  # by another task, which is to run
+    if not after.is_recurring or replaced or not is_used_up(after, after.runs):
+        return after
+    reason = f"it has run {after.runs:,} times, and is to run {after.times:,} times"
+    return end_task(replace(after, paused=False, following=None), Status.COMPLETED, after.runs, reason, now)
 
 
 def run_now(task: Task, now: int) -> Task:

@@ -6,6 +6,7 @@ from tickwheel.clock import VirtualClock
 from tickwheel.errors import InvalidTask, TaskFinished, TaskRunning, UnknownTask
 from tickwheel.stores.contract import Finish
 from tickwheel.tasks.record import ENDED, Run, RunStatus, Status
+from tickwheel.tasks.triggers import Every
 from tickwheel.testing.stores.legal import LegalStore
 from tickwheel.testing.stores.scenario import Opening, ids, now_of, own, raised, scenario, start, task
 
@@ -107,6 +108,18 @@ class Changing(Opening):
         assert ids(await store.due(await own(store), 10**15, None, 10)) == ["b"]
         await store.remove(["a", "b"])
         assert await store.counts() == dict.fromkeys(Status, 0)
+
+    @scenario
+    async def test_a_series_whose_times_are_used_up_is_completed(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await store.add([task("a", trigger=Every(interval_ms=10), times=5, runs=3)])
+        [added] = await store.get(["a"])
+        assert added is not None
+        [amended] = await store.amend([replace(added, times=3)])
+        assert amended.status is Status.COMPLETED
+        assert amended.finished_at is not None
+        assert await store.get(["a"]) == [amended]
+        assert await store.counts() == {**dict.fromkeys(Status, 0), Status.COMPLETED: 1}
+        assert await store.due(await own(store), 10**15, None, 10) == []
 
     @scenario
     async def test_what_runs_is_not_revived(self, store: LegalStore, _clock: VirtualClock) -> None:

@@ -194,7 +194,8 @@ def check(old: Task | None, new: Task | None, *, anew: bool) -> None:
     marked = marks != (old.cancel_requested, old.cancel_run_only, old.paused, old.following)
     asked = old.status is new.status is Status.RUNNING and marked
     replaced = anew and old.status in ENDED
-    assert asked or replaced or new.status in LEGAL[old.status], f"{old.status} became {new.status}"
+    used_up = old.status is Status.PENDING and new.status is Status.COMPLETED and 0 < new.times <= new.runs
+    assert asked or replaced or used_up or new.status in LEGAL[old.status], f"{old.status} became {new.status}"
     assert new.version > old.version, f"{new} changed and has the version it had"
     assert new.attempt >= old.attempt, f"{new} lost attempts"
     assert new.status not in ENDED or new.finished_at is not None, f"{new} is over, and nobody knows since when"

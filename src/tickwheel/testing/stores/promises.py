@@ -178,20 +178,23 @@ class PromiseMachine(RuleBasedStateMachine):
         elif verb == "retry":
             self.verb(name, modelled.retry(self.now), self.store.revive([name], self.now))
         elif verb == "update":
-            self.update(name, modelled, {"n": 4 + wait})
+            self.update(name, modelled, {"n": 4 + wait}, 1 + wait % 4 if flag else None)
         elif flag:
             self.delete(name, modelled)
 
-    def update(self, name: str, modelled: Modelled, args: dict[str, Any]) -> None:
+    def update(self, name: str, modelled: Modelled, args: dict[str, Any], times: int | None) -> None:
         [there] = self.runner.run(self.store.get([name]))
         assert there is not None
         left = there.following
-        after = replace(there, args=args)
+        if not there.is_recurring or (left is not None and not left.task.is_recurring):
+            times = None
+        changed: dict[str, Any] = {"args": args} if times is None else {"args": args, "times": times}
+        after = replace(there, **changed)
         if left is not None and there.status is Status.RUNNING:
-            after = replace(left.task, version=there.version, args=args)
+            after = replace(left.task, version=there.version, **changed)
         elif left is not None:
-            after = replace(after, following=replace(left, task=replace(left.task, args=args)))
-        self.verb(name, modelled.update(args), self.store.amend([after]))
+            after = replace(after, following=replace(left, task=replace(left.task, **changed)))
+        self.verb(name, modelled.update(args, times=times), self.store.amend([after]))
 
     def delete(self, name: str, modelled: Modelled) -> None:
         self.runner.run(self.store.remove([name]))

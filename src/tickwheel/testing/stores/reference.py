@@ -83,6 +83,7 @@ class Modelled:
     begun: int = 0  # how often the handler was called for the present occurrence
     asked_to_stop: Literal["", "task", "run"] = ""
     later: "tuple[str, dict[str, Any], Modelled | None] | None" = None  # how, arguments, and what it is replaced by
+    later_times: int | None = None  # what a change of the running series makes of `times`
     history: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -203,22 +204,35 @@ class Modelled:
             self.missed_until = 0
         return True
 
-    def update(self, args: dict[str, Any], every: "tuple[int, int] | None" = None) -> bool | None:
-        """Change the arguments, and maybe interval and origin: of a running series from its next occurrence on."""
+    def update(
+        self, args: dict[str, Any], every: "tuple[int, int] | None" = None, times: int | None = None
+    ) -> bool | None:
+        """Change the arguments, and maybe the series: of a running one from its next occurrence on."""
         if self.state == "pending":
             self.args = args
             if every is not None:
                 self._follow_grid(*every)
+            if times is not None:
+                self.times = times
             if self.later is not None:  # it waits for another attempt: both are changed
-                self._change_later(args, every)
+                self._change_later(args, every, times)
+            is_replaced = self.later is not None and self.later[0] == "replace"
+            if self.interval_ms is not None and 0 < self.times <= self.runs and not is_replaced:
+                self.state, self.paused, self.forced, self.back_at, self.later = "completed", False, False, None, None
             return True
         if self.state != "running" or self.interval_ms is None or self.asked_to_stop == "task":
             return None
-        self._change_later(args, every)
+        self._change_later(args, every, times)
         return True
 
-    def _change_later(self, args: dict[str, Any], every: "tuple[int, int] | None") -> None:
+    def _change_later(self, args: dict[str, Any], every: "tuple[int, int] | None", times: int | None) -> None:
         how, _, new = self.later or ("update", {}, None)
+        if self.later is None:
+            self.later_times = None
+        if times is not None and how == "update":
+            self.later_times = times
+        elif times is not None and new is not None:
+            new.times = times
         if every is not None and new is not None:
             new._follow_grid(*every)
         elif every is not None:
@@ -441,8 +455,8 @@ class Modelled:
             result = "cancelled"
         self.forced = False
         extra = self.back_at is not None
-        if asked == "task" or self.interval_ms is None or (self._is_last and not extra):
-            self.runs += 0 if asked == "task" else 1
+        if asked == "task" or self._is_last:
+            self.runs += asked != "task" and (self.interval_ms is None or not extra)
             self.state, self.paused = result, False
             self.back_at = None
             return None
@@ -451,7 +465,7 @@ class Modelled:
 
     @property
     def _is_last(self) -> bool:
-        return self.interval_ms is None or (self.back_at is None and self.runs + 1 == self.times)
+        return self.interval_ms is None or 0 < self.times <= self.runs + (self.back_at is None)
 
     def _go_on(self, now: int) -> None:
         self.runs += self.back_at is None
@@ -487,9 +501,10 @@ class Modelled:
         self.args = args
         if how == "update":
             self.forced = False
+            self.times = self.times if self.later_times is None else self.later_times
             if self._is_last:
-                self.runs += 1
-                self.state, self.paused = result, False
+                self.runs += self.back_at is None
+                self.state, self.paused, self.back_at = result, False, None
             elif new is None:
                 self._go_on(now)
             else:
