@@ -430,10 +430,9 @@ class Modelled:
 
     def release(self, now: int) -> "Modelled | None":
         """Give up a claim before the run began; what was asked to stop meanwhile does not begin."""
-        if self.asked_to_stop == "run" or (self.asked_to_stop and self.later is not None):
+        if self.asked_to_stop:
             return self.end("cancelled", now, None)
-        self.state = "cancelled" if self.asked_to_stop else "pending"
-        self.asked_to_stop = ""
+        self.state = "pending"
         return None
 
     def _again(self, word: str, now: int, due_at: int) -> "Modelled | None":
