@@ -264,9 +264,9 @@ class Ownership:
             self.release_all()
         self._woken.set()
 
-    async def give_back(self, busy: Collection[int] = ()) -> None:
-        """Let others have what is leaving, but for what is busy, at once; what is busy for too long stays ours."""
-        self._keep(busy)
+    async def give_back(self, busy: Collection[int] = (), occupied: Collection[int] = ()) -> None:
+        """Let others have what is leaving, but for what is busy, at once; what is occupied for too long stays ours."""
+        self._keep(occupied)
         idle = self.idle(busy)
         if idle:
             await self._store.release(idle)
@@ -291,10 +291,10 @@ class Ownership:
         tried = {partition for partition in busy if now_ns < self._busy_until_ns.get(partition, 0)}
         self._release(set(partitions) - tried, now_ns + DRAIN_NS)
 
-    def _keep(self, busy: Collection[int]) -> None:
-        """Stay with partitions that have been leaving for long, and are busy: what is due there has waited enough."""
+    def _keep(self, occupied: Collection[int]) -> None:
+        """Stay with partitions that have been leaving for long, and in which something runs: what is due there waits."""
         now_ns = self._clock.monotonic_ns()
-        kept = [partition for partition, until in self._leaving.items() if until <= now_ns and partition in busy]
+        kept = [partition for partition, until in self._leaving.items() if until <= now_ns and partition in occupied]
         for partition in kept:
             del self._leaving[partition]
             self._busy_until_ns[partition] = now_ns + STAY_NS

@@ -128,6 +128,10 @@ class Workers:
         free["loop"] = LOOP_SLOTS
         return Capacity(registry, pools, free, room_of, claimed)
 
+    def has(self, task_id: str) -> bool:
+        """Tell whether a run of a task waits or goes on here."""
+        return task_id in self._jobs
+
     def obstacle(self, handler: Handler) -> Literal["no_capacity", "limit_reached"] | None:
         """Say what keeps a run of a handler from beginning now; None if nothing does."""
         line, pool = self._lines.get(handler.runs_in), self._pools.get(handler.runs_in)

@@ -338,7 +338,7 @@ class Engine:
         async with self._claiming:  # what is being claimed is in flight in a moment
             busy = self._busy()
             await self._janitor.note_at_work(self._ownership.idle(busy))
-            await self._ownership.give_back(busy)
+            await self._ownership.give_back(busy, self._executor.occupied() | self.queues.leases.partitions())
         if self._ownership.new():
             self._owned.set()
 

@@ -122,6 +122,10 @@ class Executor:
         """Return the tasks in flight as they were claimed."""
         return (flight.task for flight in self._flights.values())
 
+    def occupied(self) -> set[int]:
+        """Return the partitions in which something runs or waits for a worker; outcomes that are written do not count."""
+        return {flight.task.partition for flight in self._flights.values() if self._workers.has(flight.task.id)}
+
     def is_stuck(self, task_id: str) -> bool:
         """Tell whether a task is stuck: its handler ignores its timeout."""
         return task_id in self._workers.stuck
