@@ -292,7 +292,7 @@ class Ownership:
         self._release(set(partitions) - tried, now_ns + DRAIN_NS)
 
     def _keep(self, occupied: Collection[int]) -> None:
-        """Stay with partitions that have been leaving for long, and in which something runs: what is due there waits."""
+        """Stay with what has been leaving for long and has something running: others that are due there wait."""
         now_ns = self._clock.monotonic_ns()
         kept = [partition for partition, until in self._leaving.items() if until <= now_ns and partition in occupied]
         for partition in kept:

@@ -123,7 +123,7 @@ class Executor:
         return (flight.task for flight in self._flights.values())
 
     def occupied(self) -> set[int]:
-        """Return the partitions in which something runs or waits for a worker; outcomes that are written do not count."""
+        """Return the partitions in which something runs or waits for a worker, and is not just being written."""
         return {flight.task.partition for flight in self._flights.values() if self._workers.has(flight.task.id)}
 
     def is_stuck(self, task_id: str) -> bool:
