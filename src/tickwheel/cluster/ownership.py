@@ -40,7 +40,7 @@ MARGIN: Final = 0.25  # the share of a lease that is left unused, for clocks tha
 ROUNDS: Final = 3  # in the time of a lease: one may fail
 LOOK_S: Final = 0.1  # between two looks for free partitions, at the least
 DRAIN_NS: Final = 2 * 10**9  # for the runs in a partition to end, while nothing begins there and others wait for it
-STAY_NS: Final = 30 * 10**9  # and then before that is tried again, if they did not
+STAY_NS: Final = 10 * 10**9  # and then before that is tried again, if they did not
 UNTIMED_NS: Final = 30 * 10**9  # between two full rounds where leases are not timed: in case nobody told of a change
 
 
