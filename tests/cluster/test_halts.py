@@ -39,7 +39,7 @@ def test_no_stale_write_is_accepted_whichever_step_a_node_is_suspended_at(place:
                     await halt(name)
                     await asyncio.sleep(FILE_LEASE_MS / 1000)
                     nodes.send(name, signal.SIGCONT)
-            await nodes.until_begun("keeper", each=50)
+            await nodes.until_begun("keeper", each=200)
             done = await nodes.completed()
             assert len(done) > 50
             for name in halting:
