@@ -954,6 +954,42 @@ def test_a_signal_that_interrupts_the_first_start_leaves_one_thread(monkeypatch:
     assert timers.stop() == []
 
 
+def test_a_thread_that_was_left_behind_by_a_signal_does_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has looked whether it turns the wheel before the signal came, and waits for the lock until after it."""
+
+    class Alarm(Exception):
+        pass
+
+    def start_and_be_interrupted(thread: threading.Thread) -> None:
+        begin(thread)
+        started.append(thread)
+        assert collecting.wait(PATIENCE_SECONDS)
+        raise Alarm
+
+    begin, started = threading.Thread.start, list[threading.Thread]()
+    collecting, replaced = threading.Event(), threading.Event()
+    timers, gate = Timers(), Gate(1)
+    turn_once = timers._turn_once
+
+    def turn_later() -> None:
+        if not started or threading.current_thread() is started[0]:
+            collecting.set()
+            assert replaced.wait(PATIENCE_SECONDS)
+        turn_once()
+
+    monkeypatch.setattr(timers, "_turn_once", turn_later)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_and_be_interrupted)
+        with pytest.raises(Alarm):
+            timers.after(60, print)
+    timers.after(0, gate.step)
+    gate.wait()
+    replaced.set()
+    wait_until(lambda: not started[0].is_alive())
+    assert timers.running
+    assert timers.stop() == []
+
+
 def test_a_child_forked_by_a_callback_that_returns_has_one_thread_for_its_timers() -> None:
     script = """
         import os, threading, warnings

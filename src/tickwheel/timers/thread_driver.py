@@ -169,9 +169,11 @@ class Timers(AbstractTimers):
     def _sleep(self) -> None:
         registry = self._registry
         with self._condition:
+            if not self._turning:  # nobody would wake it, and another thread says until when it sleeps
+                return
             try:
                 wait_ns = registry.prepare_sleep()
-                if wait_ns != 0 and not registry.stopped:
+                if wait_ns != 0:
                     self._condition.wait(None if wait_ns is None else min(wait_ns / 1e9, WAIT_SECONDS_MAX))
             finally:
                 registry.awaited = 0
