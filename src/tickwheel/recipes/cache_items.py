@@ -46,6 +46,10 @@ BATCH_MAX: Final = 64
 
 STRIDE: Final = 3  # places an item takes in `kept`
 
+# Both are made once, so that `kept` grows and shrinks by a whole item or not at all, and nothing is made meanwhile.
+VACANT: Final = (None, None, None)
+LAST: Final = slice(-STRIDE, None)
+
 EDGE_SPARE: Final = 64  # items `_edge` may hold beside twice as many as there are, before it is tidied
 
 LOST_MAX: Final = 16  # items without a place that `by_key` may hold beside as many as have one
@@ -123,14 +127,10 @@ class CacheItems:
             return item
         kept = self.kept
         place = len(kept)
-        try:
-            kept.append(item)
-            kept.append(key)
-            kept.append(value)
-        except MemoryError:
-            while len(kept) > place:
-                kept.pop()
-            raise
+        kept.extend(VACANT)  # first: there may be no memory for it
+        kept[place] = item
+        kept[place + 1] = key
+        kept[place + 2] = value
         item.place = place
         item.expires_ns = expires_ns
         item.ttl_ends_ns = ends_ns
@@ -238,14 +238,8 @@ class CacheItems:
         moved_key = kept[last + 1]
         moved_value = kept[last + 2]
         try:
-            kept.pop()
-            kept.pop()
-            kept.pop()
-        except MemoryError:  # a list that shrinks is copied; one that could not be has room for what it had
-            if len(kept) == last + 1:
-                kept.append(moved_key)
-            if len(kept) == last + 2:
-                kept.append(moved_value)
+            del kept[LAST]
+        except MemoryError:  # a list that shrinks is copied
             self._list_again(item, key)
             raise
         if place != last:  # the last one fills the gap
