@@ -179,56 +179,6 @@ def test_an_interrupted_eviction_loses_no_item(nth: int) -> None:
     assert len(cache) == 3
 
 
-class HookedKey:
-    """A key that runs code, once, when it is hashed."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.on_hash: Callable[[], object] | None = None
-
-    def __hash__(self) -> int:
-        on_hash, self.on_hash = self.on_hash, None
-        if on_hash is not None:
-            on_hash()
-        return self.number
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, HookedKey) and other.number == self.number
-
-
-def test_a_key_that_is_written_while_another_is_evicted_for_it_costs_no_item() -> None:
-    gone: list[int] = []
-    cache: TTLCache[HookedKey, int] = TTLCache(2, "1h", on_evict=lambda _, value, __: gone.append(value))
-    first, second, third = (HookedKey(number) for number in range(3))
-    cache[first], cache[second] = 1, 2
-
-    def write() -> None:
-        del cache[second]
-        cache[third] = 30
-
-    first.on_hash = write
-    cache[third] = 3
-    assert cache.peek(third) == 3
-    assert len(cache) == len(list(cache))
-    assert sorted([*gone, *cache.values()]) == [1, 2, 3, 30]
-    cache[first] = 10
-    assert cache.peek(first) == 10
-    assert sorted([*gone, *cache.values()]) == [1, 2, 3, 10, 30]
-
-
-def test_a_key_that_is_written_while_its_item_is_listed_again_costs_no_item() -> None:
-    gone: list[int] = []
-    cache: TTLCache[HookedKey, int] = TTLCache(9, "1h", on_evict=lambda _, value, __: gone.append(value))
-    first, second = HookedKey(1), HookedKey(2)
-    cache[first], cache[second] = 1, 2
-    first.number = 2  # so that the other item is found by it
-    second.on_hash = lambda: cache.set(HookedKey(2), 20)
-    assert cache.popitem() == (first, 1)
-    assert len(cache) == len(list(cache)) == 1
-    assert cache[second] == 20
-    assert sorted(gone) == [1, 2]
-
-
 # -- notices
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.wheels.processes import run
 from tickwheel import COMPILED, ManualTimers, Timers, TTLCache, VirtualClock
 
 
@@ -193,43 +192,3 @@ def test_a_key_may_use_the_cache_while_it_is_compared() -> None:
     clock.advance(11)
     assert len(cache) == 0
     assert len(cache._store.items) == 0
-
-
-# Each allocation of a call fails in turn, in a process of its own.
-FAILURES = """
-    import os
-    import _testcapi
-    from tickwheel import TTLCache, VirtualClock
-
-    def attempt(fail_at):
-        cache = TTLCache(8, 60, clock=VirtualClock())
-        for number in range({items}):
-            cache[number] = str(number)
-        _testcapi.set_nomemory(fail_at, fail_at + 1)
-        try:
-            {call}
-        except MemoryError:
-            pass
-        finally:
-            _testcapi.remove_mem_hooks()
-        for number in range(20, 40):
-            cache[number] = str(number)
-            assert len(cache) == len(list(cache)), (len(cache), list(cache))
-        assert all(str(key) == value for key, value in cache.items()), list(cache.items())
-
-    for fail_at in range(1, 40):
-        child = os.fork()
-        if child == 0:
-            attempt(fail_at)
-            os._exit(0)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert code in (0, -6), (fail_at, code)  # -6: mypyc ends a process that has no memory for an int
-"""
-
-
-@pytest.mark.parametrize(
-    ("items", "call"), [(8, "cache.clear()"), (5, "cache.pop(0)"), (4, "cache[9] = '9'"), (8, "cache[9] = '9'")]
-)
-def test_a_cache_is_whole_after_memory_was_short(items: int, call: str) -> None:
-    pytest.importorskip("_testcapi")
-    run(FAILURES.format(items=items, call=call), "compiled" if COMPILED else "pure")

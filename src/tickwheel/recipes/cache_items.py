@@ -46,10 +46,6 @@ BATCH_MAX: Final = 64
 
 STRIDE: Final = 3  # places an item takes in `kept`
 
-# Both are made once, so that `kept` grows and shrinks by a whole item or not at all, and nothing is made meanwhile.
-VACANT: Final = (None, None, None)
-LAST: Final = slice(-STRIDE, None)
-
 EDGE_SPARE: Final = 64  # items `_edge` may hold beside twice as many as there are, before it is tidied
 
 LOST_MAX: Final = 16  # items without a place that `by_key` may hold beside as many as have one
@@ -122,16 +118,13 @@ class CacheItems:
         """Add an item; None if the code of a key has interfered, and it has to be looked for again."""
         if self.closed:
             return Item(OUTSIDE)
-        item: Item | None = self.enter(key)
+        item: Item | None = self._enter(key)
         if item is None or self.closed:
             return item
-        kept = self.kept
-        place = len(kept)
-        kept.extend(VACANT)  # first: there may be no memory for it
-        kept[place] = item
-        kept[place + 1] = key
-        kept[place + 2] = value
-        item.place = place
+        item.place = len(self.kept)
+        self.kept.append(item)
+        self.kept.append(key)
+        self.kept.append(value)
         item.expires_ns = expires_ns
         item.ttl_ends_ns = ends_ns
         item.weight = weight
@@ -153,19 +146,20 @@ class CacheItems:
             self.schedule(item)
 
     def supersede(
-        self, old: Item, old_key: Any, item: Item, key: Any, value: Any, expires_ns: int, ends_ns: int, weight: int
+        self, old: Item, old_key: Any, key: Any, value: Any, expires_ns: int, ends_ns: int, weight: int
     ) -> Any:
-        """Remove an item, whose key the caller holds, and return its value; put one that was entered in its place.
+        """Remove an item, whose key the caller holds, add one in its place, and return the value that has left.
 
-        If the code of a key has interfered, the one that was entered has no place afterwards, and has to be entered
-        again; ABSENT if the other was taken out meanwhile.
+        ABSENT if the code of a key has interfered, and both have to be looked for again.
         """
+        item = self._enter(key)
+        if item is None:
+            return ABSENT
         self._unlist(old, old_key)
-        if item.place == DISCARDED:
-            return self._take_out(old, old_key)  # it is not listed any more
         place = old.place
-        if place < 0 or self.closed:
-            self._unlist(item, key)
+        if place < 0 or item.place == DISCARDED or self.closed:
+            if item.place == NO_PLACE:
+                self._unlist(item, key)
             return ABSENT
         item.place = place
         kept = self.kept
@@ -182,7 +176,7 @@ class CacheItems:
         self.schedule(item)
         return old_value
 
-    def enter(self, key: Any) -> Item | None:
+    def _enter(self, key: Any) -> Item | None:
         """Enter a new item in `by_key`, without a place; None if the key has an item."""
         if len(self.by_key) > 2 * len(self) + LOST_MAX:
             self._forget_lost()
@@ -224,30 +218,22 @@ class CacheItems:
     def remove(self, item: Item, key: Any) -> Any:
         """Take an item out, whose key the caller holds, and return its value; ABSENT if it was taken out meanwhile."""
         self._unlist(item, key)
-        return self._take_out(item, key)
-
-    def _take_out(self, item: Item, key: Any) -> Any:
-        """Take an item that is not listed any more out of all else, and return its value; ABSENT if it has left."""
         place = item.place
         if place < 0:
             return ABSENT
         kept = self.kept
         value = kept[place + 2]
         last = len(kept) - STRIDE
-        moved = kept[last]
-        moved_key = kept[last + 1]
-        moved_value = kept[last + 2]
-        try:
-            del kept[LAST]
-        except MemoryError:  # a list that shrinks is copied
-            self._list_again(item, key)
-            raise
         if place != last:  # the last one fills the gap
+            moved = kept[last]
             kept[place] = moved
-            kept[place + 1] = moved_key
-            kept[place + 2] = moved_value
+            kept[place + 1] = kept[last + 1]
+            kept[place + 2] = kept[last + 2]
             assert isinstance(moved, Item)
             moved.place = place
+        kept.pop()
+        kept.pop()
+        kept.pop()
         self._release(item)
         return value
 
@@ -270,16 +256,10 @@ class CacheItems:
             if found is item:
                 return True
             if found is not None and found.place >= 0:  # the key was changed, and now equals that of another item
-                self._list_again(found, self.key(found))
+                self.by_key.setdefault(self.key(found), found)
         except Exception:  # noqa: BLE001, S110 - of a key that can no longer be hashed or compared: its item is lost
             pass
         return False
-
-    def _list_again(self, item: Item, key: Any) -> None:
-        """List an item that was taken out of `by_key`; one whose key was written meanwhile is the next to expire."""
-        if self.by_key.setdefault(key, item) is not item and item.place >= 0:
-            item.expires_ns = self.origin_ns
-            self.schedule(item)
 
     def _forget_lost(self) -> None:
         """Keep in `by_key` only what has a place."""
@@ -290,7 +270,7 @@ class CacheItems:
                 item.place = DISCARDED
                 continue
             try:
-                self._list_again(item, key)
+                self.by_key.setdefault(key, item)
             except Exception:  # noqa: BLE001, S112 - as above: nobody can find it, and it leaves when it expires
                 continue
 
@@ -316,13 +296,13 @@ class CacheItems:
         edge_items = len(due)
         target = max(tick + 1 if to_the_ns else tick, self.wheel.now)
         self.look_ns = now_ns  # until all that is due has been looked at
-        self._due = due
         try:
             self.wheel.advance_into(due, target, BATCH_MAX)
         except WheelClosed:
             self.close()
             return False
         due.reverse()
+        self._due = due
         return len(due) - edge_items == BATCH_MAX or self.wheel.now < target
 
     def next_due(self) -> Item | None:

@@ -281,14 +281,10 @@ class CacheStore:
             else:
                 oldest = items.oldest()
                 old_key = items.key(oldest)
-                item = items.enter(key)
-                if item is not None:
-                    old_value = items.supersede(oldest, old_key, item, key, value, expires_ns, ends_ns, weight)
-                    placed = item.place >= 0  # now: a notice may run a destructor, which may remove it
-                    if old_value is not ABSENT:
-                        self._note(old_key, old_value, "size")
-                    if placed:
-                        return
+                old_value = items.supersede(oldest, old_key, key, value, expires_ns, ends_ns, weight)
+                if old_value is not ABSENT:
+                    self._note(old_key, old_value, "size")
+                    return
             attempts += 1
             found = items.find(key)
             if found is not None:
