@@ -932,30 +932,11 @@ def test_a_log_handler_that_raises_strands_no_timer_of_an_executor(failing_log: 
     assert failing_log
 
 
-def test_a_signal_that_interrupts_the_first_start_leaves_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Alarm(Exception):
-        pass
-
-    def start_and_be_interrupted(thread: threading.Thread) -> None:
-        begin(thread)
-        started.append(thread)
-        raise Alarm
-
-    begin, started = threading.Thread.start, list[threading.Thread]()
-    timers, gate = Timers(), Gate(1)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start_and_be_interrupted)
-        with pytest.raises(Alarm):
-            timers.after(60, print)
-    timers.after(0, gate.step)
-    gate.wait()
-    wait_until(lambda: not started[0].is_alive())
-    assert timers.running
-    assert timers.stop() == []
-
-
-def test_a_thread_that_was_left_behind_by_a_signal_does_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has looked whether it turns the wheel before the signal came, and waits for the lock until after it."""
+@pytest.mark.parametrize("slow", [False, True], ids=["quick", "slow"])
+def test_a_signal_that_interrupts_the_first_start_leaves_one_thread(
+    monkeypatch: pytest.MonkeyPatch, slow: bool
+) -> None:
+    """The thread that was started ends, also a slow one that begins to turn the wheel when another does."""
 
     class Alarm(Exception):
         pass
@@ -963,21 +944,20 @@ def test_a_thread_that_was_left_behind_by_a_signal_does_not_sleep(monkeypatch: p
     def start_and_be_interrupted(thread: threading.Thread) -> None:
         begin(thread)
         started.append(thread)
-        assert collecting.wait(PATIENCE_SECONDS)
+        assert not slow or turning.wait(PATIENCE_SECONDS)
         raise Alarm
 
-    begin, started = threading.Thread.start, list[threading.Thread]()
-    collecting, replaced = threading.Event(), threading.Event()
-    timers, gate = Timers(), Gate(1)
-    turn_once = timers._turn_once
-
-    def turn_later() -> None:
-        if not started or threading.current_thread() is started[0]:
-            collecting.set()
+    def turn_once() -> None:
+        if slow and (not started or threading.current_thread() is started[0]):
+            turning.set()
             assert replaced.wait(PATIENCE_SECONDS)
-        turn_once()
+        turn()
 
-    monkeypatch.setattr(timers, "_turn_once", turn_later)
+    begin, started = threading.Thread.start, list[threading.Thread]()
+    turning, replaced = threading.Event(), threading.Event()
+    timers, gate = Timers(), Gate(1)
+    turn = timers._turn_once
+    monkeypatch.setattr(timers, "_turn_once", turn_once)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start_and_be_interrupted)
         with pytest.raises(Alarm):

@@ -76,7 +76,7 @@ class ScaledClock:
 
 
 def to_float(speed: object) -> float:
-    """Return a speed as a float; NaN if it is no number."""
+    """Return a speed as a float; NaN, which is refused, if it is not a number."""
     if isinstance(speed, bool) or not isinstance(speed, (int, float)):
         return math.nan
     try:
