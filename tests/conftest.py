@@ -1,5 +1,6 @@
 """Fixtures for every package: each test that asks for `build` or `scheme` runs on both builds."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -52,6 +53,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if is_left_out(item)]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in set(left_out)]
+
+
+def pytest_collection_finish() -> None:
+    """Hide what is loaded by now from the garbage collector.
+
+    Some hundred thousand objects of pytest and of modules: many tests run a full collection, and each would visit them.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=BUILDS, ids=str)

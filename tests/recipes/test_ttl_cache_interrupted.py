@@ -46,11 +46,10 @@ def quiet_keys() -> Iterator[None]:
 @pytest.fixture
 def frequent_collections() -> Iterator[None]:
     thresholds = gc.get_threshold()
-    gc.freeze()  # what the other tests have left is not looked at each time
+    gc.freeze()  # what other tests of this process have left is not looked at each time, now or later
     gc.set_threshold(7)
     yield
     gc.set_threshold(*thresholds)
-    gc.unfreeze()
 
 
 # -- destructors
