@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.builds import Build
+from tests.interrupts import said
 from tickwheel import AsyncDelayQueue, DelayQueue, SystemClock, VirtualClock
 from tickwheel.errors import InvalidClock, InvalidDuration, NotCopyable
 from tickwheel.recipes.delayed_items import Delayed, DelayedItems
@@ -425,3 +427,18 @@ def test_an_invalid_clock_is_refused() -> None:
         DelayQueue(clock=5)  # type: ignore[arg-type]
     with pytest.raises(InvalidClock, match="VirtualClock"):
         DelayQueue(clock=VirtualClock)  # type: ignore[arg-type]
+
+
+def test_an_interrupted_call_leaves_the_queue_unlocked(build: Build) -> None:
+    script = """
+        from tickwheel import DelayQueue
+        queue = DelayQueue()
+        def pass_one():
+            queue.put(1)
+            queue.get()
+        for _ in range(1000):
+            repeat(pass_one)
+            assert not queue.mutex.locked()
+        print("unlocked")
+    """
+    assert said(script, build.name) == "unlocked\n"

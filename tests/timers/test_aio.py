@@ -19,7 +19,7 @@ import pytest
 import uvloop
 
 from tickwheel import VirtualClock, aio
-from tickwheel.errors import InvalidDuration
+from tickwheel.errors import InvalidDuration, InvalidOption
 from tickwheel.timers import loop_timers
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.SelectorEventLoop, uvloop.new_event_loop, aio.EventLoop]
@@ -34,6 +34,31 @@ def loop(request: pytest.FixtureRequest) -> Any:
 
 def run(loop: Any, main: Coroutine[Any, Any, Any]) -> Any:
     return loop.run_until_complete(asyncio.wait_for(main, 30))
+
+
+def test_a_timeout_goes_by_the_time_that_a_test_gives_a_loop() -> None:
+    loop = asyncio.SelectorEventLoop()
+    real = loop.time
+    loop.time = lambda: real() - 100_000  # type: ignore[method-assign]
+
+    async def main() -> None:
+        limit = aio.timeout(0.01)
+        when = limit.when()
+        assert when is not None
+        assert when == pytest.approx(loop.time(), abs=60)
+        with pytest.raises(TimeoutError):
+            async with limit:
+                await asyncio.sleep(3600)
+
+    run(loop, main())
+    loop.close()
+
+
+def test_the_time_of_our_own_loop_cannot_be_replaced() -> None:
+    loop = aio.EventLoop()
+    with pytest.raises(InvalidOption, match=r"time must be that of the clock .*VirtualClock"):
+        loop.time = lambda: 0.0
+    loop.close()
 
 
 def test_what_takes_too_long_is_cancelled(loop: Any) -> None:

@@ -86,3 +86,61 @@ COLLECTED = """
 )
 def test_a_destructor_that_the_collector_runs_in_a_verb_breaks_no_timer(verb: str) -> None:
     assert "Error" not in run(COLLECTED % verb, "compiled").stderr
+
+
+ASYNC = """
+    import asyncio, gc
+    from tickwheel import AsyncTimers, aio
+
+    class Junk:
+        def __init__(self, timers, ran):
+            self.cycle = self
+            self.timers, self.ran = timers, ran
+
+        def __del__(self):
+            self.timers.after(0, self.ran.set)
+
+    async def main():
+        async with AsyncTimers() as timers:
+            for at in range(16):
+                ran = asyncio.Event()
+                gc.collect()
+                gc.disable()
+                Junk(timers, ran)
+                gc.set_threshold(gc.get_count()[0] + at)
+                gc.enable()
+                timers.after("1h", print)
+                gc.disable()
+                gc.collect()
+                async with asyncio.timeout(60):
+                    await ran.wait()
+        print("each ran")
+"""
+
+
+@pytest.mark.parametrize("loop", ["asyncio.SelectorEventLoop", "aio.EventLoop"])
+def test_a_timer_started_while_the_loop_is_asked_for_a_later_call_is_not_late(loop: str) -> None:
+    script = f"{ASYNC}\n    with asyncio.Runner(loop_factory={loop}) as runner:\n        runner.run(main())\n"
+    assert run(script, "compiled").stdout == "each ran\n"
+
+
+def test_a_timer_started_on_the_thread_just_before_it_sleeps_is_not_late() -> None:
+    script = """
+        import threading
+        from tickwheel import Timers
+        from tickwheel.timers import thread_driver
+
+        ran, wait = threading.Event(), thread_driver.Bell.wait
+
+        def start_and_wait(bell, seconds):  # as a destructor does that the collector runs there
+            thread_driver.Bell.wait = wait
+            timers.after(0.01, ran.set)
+            wait(bell, seconds)
+
+        timers = Timers()
+        thread_driver.Bell.wait = start_and_wait
+        timers.after(3600, print)
+        assert ran.wait(60)
+        print("it ran")
+    """
+    assert run(script, "compiled").stdout == "it ran\n"

@@ -833,6 +833,21 @@ def test_a_key_stays_unique_if_its_hash_starts_a_timer(present: bool, inner: boo
     assert (len(timers), timers.get(key)) == (0, None)
 
 
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_group_keeps_its_timers_if_its_hash_raises_when_another_is_started(error: type[BaseException]) -> None:
+    timers, group = ManualTimers(), Meddling()
+    for _ in range(3):
+        timers.after(1, int, group=group)
+
+    def fail() -> None:
+        raise error
+
+    group.arm(1, fail)
+    with pytest.raises(error):
+        timers.after(1, int, group=group)
+    assert (len(timers), timers.cancel_group(group), len(timers)) == (3, 3, 0)
+
+
 def test_a_group_is_cancelled_also_if_its_hash_starts_a_timer_when_the_last_one_ends() -> None:
     timers, group = ManualTimers(), Meddling()
     first = timers.after(1, int, group=group)

@@ -14,7 +14,8 @@ millisecond, those with a delay come first, and otherwise those that were put fi
 
 import queue
 from math import ceil
-from threading import TIMEOUT_MAX
+from operator import attrgetter
+from threading import TIMEOUT_MAX, Condition
 from typing import Any, Final, NoReturn, TypeVar
 
 from tickwheel.clock import Clock, SystemClock, monotonic_reader
@@ -29,6 +30,16 @@ T = TypeVar("T")
 SYSTEM_CLOCK: Final = SystemClock()
 
 
+class UninterruptedCondition(Condition):
+    """A condition whose `with` enters and leaves its lock itself.
+
+    The methods of `Condition` are Python code: what a signal handler raises there would leave the lock taken for good.
+    """
+
+    __enter__ = property(attrgetter("_lock.__enter__"))  # called by `with` like a method
+    __exit__ = property(attrgetter("_lock.__exit__"))
+
+
 class DelayQueue(queue.Queue[T]):
     """A `queue.Queue` with delays, for any number of threads on both sides. It starts no thread.
 
@@ -41,6 +52,9 @@ class DelayQueue(queue.Queue[T]):
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._origin_ns = monotonic_reader(self._clock)()
         super().__init__(maxsize)
+        self.not_empty = UninterruptedCondition(self.mutex)
+        self.not_full = UninterruptedCondition(self.mutex)
+        self.all_tasks_done = UninterruptedCondition(self.mutex)
 
     def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: Duration = 0.0) -> None:  # noqa: FBT001, FBT002 - as queue.Queue
         """Put an item in, to come out after a delay; wait for a free place as `queue.Queue.put` does."""

@@ -9,7 +9,7 @@ However many timers there are, the loop holds one: a call at the moment the whee
 """
 
 import asyncio
-from asyncio import AbstractEventLoop, BaseEventLoop
+from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
@@ -21,7 +21,7 @@ from tickwheel.clock import Clock, SystemClock
 from tickwheel.errors import InvalidOption, NoRunningLoop
 from tickwheel.timers.event_loop import EventLoop
 from tickwheel.timers.handle import PendingTimer, TimerHandle
-from tickwheel.timers.loop_timers import counts_milliseconds
+from tickwheel.timers.loop_timers import counts_milliseconds, reads_system_clock
 from tickwheel.timers.registry import TimerRegistry
 from tickwheel.timers.timers import AbstractTimers, Named, Options, is_unbegun
 from tickwheel.wheels import TICK_MAX
@@ -103,15 +103,21 @@ class AsyncTimers(AbstractTimers):
 
     def _wake(self) -> None:
         """Have the loop call when the wheel next has work."""
-        wait_ns = self._registry.prepare_sleep()
-        if wait_ns is None:
-            self._disarm()
-            return
-        try:
-            self._arm(to_delay(self._loop, wait_ns))
-        except BaseException:  # the loop is closed, or an interrupt came: the next timer asks it again
-            self._registry.awaited = TICK_MAX
-            raise
+        registry = self._registry
+        while True:
+            wait_ns = registry.prepare_sleep()
+            if wait_ns is None:
+                self._disarm()
+                return
+            awaited = registry.awaited
+            try:
+                self._arm(to_delay(self._loop, wait_ns))
+            except BaseException:  # the loop is closed, or an interrupt came: the next timer asks it again
+                registry.awaited = TICK_MAX
+                raise
+            if registry.awaited == awaited:
+                return
+            # A destructor or a signal handler has started an earlier timer meanwhile, whose call was replaced.
 
     def _arm(self, delay: float) -> None:
         """Have the loop call after a delay, instead of when it would have. A call that it drops is restored."""
@@ -215,8 +221,8 @@ class AsyncTimers(AbstractTimers):
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Clock:
     """Return a clock that goes with the time of a loop: the system's, where that is what the loop reads."""
-    standard = type(loop).time in (BaseEventLoop.time, EventLoop.time) and "time" not in vars(loop)
-    return SystemClock() if standard or counts_milliseconds(loop) else LoopClock(loop)
+    own = isinstance(loop, EventLoop) and type(loop).time is EventLoop.time and not loop._virtual
+    return SystemClock() if own or reads_system_clock(loop) or counts_milliseconds(loop) else LoopClock(loop)
 
 
 def to_delay(loop: asyncio.AbstractEventLoop, wait_ns: int) -> float:

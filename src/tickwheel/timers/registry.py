@@ -212,7 +212,10 @@ class TimerRegistry(TimerOwner):
         """Enter a handle by key and group; return the one whose key it takes over, which is still to be withdrawn."""
         key, group = handle.key, handle.group
         if group is not None:
-            self.by_group.setdefault(group, {})[handle] = None
+            none_yet: dict[
+                TimerHandle, None
+            ] = {}  # not a literal in the call: compiled, that swallows what a hash raises
+            self.by_group.setdefault(group, none_yet)[handle] = None
         holder = None if key is None else self.by_key.setdefault(key, KeyHolder())
         # No code of the key's or the group's runs from here on: what it has done is looked at once more.
         if handle.slot is STOPPED:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Final, Self, Unpack
 from weakref import WeakSet
@@ -31,7 +32,7 @@ from tickwheel.wheels import TICK_MAX
 
 __all__ = ["Timers", "default_timers"]
 
-# A condition cannot wait longer than the platform's limit; nobody notices one extra wake-up a day.
+# A lock cannot be waited for longer than the platform's limit; nobody notices one extra wake-up a day.
 WAIT_SECONDS_MAX: Final = 86_400.0
 
 STOP_SECONDS_MAX: Final = 5.0  # how long stop() waits for a callback that is still running
@@ -39,6 +40,27 @@ STOP_SECONDS_MAX: Final = 5.0  # how long stop() waits for a callback that is st
 RETRY_NS: Final = 10**9  # until an executor is asked again to run what it refused
 
 ERROR_PAUSE_SECONDS: Final = 0.1  # between two attempts of the thread, if every one of them fails
+
+
+class Bell:
+    """Wakes one thread, also one that is only about to wait: a ring that nobody waited for counts for the next wait.
+
+    A lock that is free after a ring. Both methods are one call into the interpreter: neither an interrupt nor a
+    destructor finds one half done.
+    """
+
+    def __init__(self) -> None:
+        self._silent = threading.Lock()
+        self._silent.acquire()
+
+    def ring(self) -> None:
+        """Wake who waits, or will."""
+        with suppress(RuntimeError):  # it was rung before, and not heard yet
+            self._silent.release()
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait for a ring, or until the time is over."""
+        self._silent.acquire(timeout=-1 if seconds is None else seconds)
 
 
 class Timers(AbstractTimers):
@@ -57,7 +79,7 @@ class Timers(AbstractTimers):
         self._executor = executor
         if executor is not None:
             self._slow_ns = DURATION_NS_MAX  # a slow callback delays no other timer
-        self._condition = threading.Condition(self._registry.lock)
+        self._bell = Bell()  # wakes the thread; each has its own
         self._thread: threading.Thread | None = None
         self._registry.awaited = TICK_MAX  # as if it slept: the first timer starts the thread
         self._submitted: set[TimerHandle] = set()  # what waits in the executor, each only once
@@ -73,7 +95,10 @@ class Timers(AbstractTimers):
                 raise TimersStopped
             if not self.running:
                 thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
+                left_behind, self._bell = self._bell, Bell()
                 self._thread = thread  # first: a thread that is not this one does not turn the wheel
+                # An interrupt makes Python take a thread for dead that lives: it sees now that it is not this one.
+                left_behind.ring()
                 try:
                     thread.start()
                 except BaseException:  # it cannot be started, or a signal came: the next timer tries again
@@ -101,9 +126,9 @@ class Timers(AbstractTimers):
 
     def _end_thread(self) -> None:
         """Have the thread see that it is to stop."""
-        with self._condition:
+        with self._registry.lock:
             self._registry.stopped = True
-            self._condition.notify_all()
+        self._bell.ring()
 
     def _join_thread(self, seconds: float) -> None:
         """Wait for a callback that runs on the thread."""
@@ -168,21 +193,24 @@ class Timers(AbstractTimers):
 
     def _sleep(self) -> None:
         registry = self._registry
-        with self._condition:
-            if not self._turning:  # nobody would wake it, and another thread says until when it sleeps
-                return
-            try:
+        try:
+            with registry.lock:
+                if not self._turning:  # nobody would wake it, and another thread says until when it sleeps
+                    return
+                bell = self._bell
                 wait_ns = registry.prepare_sleep()
-                if wait_ns != 0:
-                    self._condition.wait(None if wait_ns is None else min(wait_ns / 1e9, WAIT_SECONDS_MAX))
-            finally:
+            if wait_ns != 0:
+                bell.wait(None if wait_ns is None else min(wait_ns / 1e9, WAIT_SECONDS_MAX))
+        finally:
+            if self._turning:
                 registry.awaited = 0
 
     def _wake(self) -> None:
-        with self._condition:
+        with self._registry.lock:
             if not self.running and not self._registry.stopped:
-                self.start()
-            self._condition.notify_all()
+                self.start()  # it looks at the wheel first
+                return
+        self._bell.ring()
 
     def _contains(self, error: BaseException) -> bool:
         """Contain every error: a thread has no caller, and sys.exit() in a callback must not end all timers."""
@@ -238,7 +266,7 @@ class Timers(AbstractTimers):
         self._submitted.clear()
         self._refused.clear()
         self._registry.awaited = TICK_MAX
-        self._condition = threading.Condition(self._registry.lock)
+        self._bell = Bell()
         self._thread = None
 
 
@@ -257,15 +285,17 @@ def check_threads(executor: Executor) -> None:
 _instances: "WeakSet[Timers]" = WeakSet()
 _default: Timers | None = None
 _exited = False  # whether the interpreter ends, and the threads were stopped
-_default_lock = threading.Lock()
+_default_lock = threading.RLock()  # a destructor or a signal handler may ask on the thread that holds it
 
 
 def default_timers() -> Timers:
     """Return the timers that everything in this process may share."""
     global _default  # noqa: PLW0603 - one a process, made when first asked for
     with _default_lock:
-        if _default is None or _default._registry.stopped:
-            _default = Timers()
+        while _default is None or _default._registry.stopped:
+            made = Timers()
+            if _default is None or _default._registry.stopped:  # otherwise they were made meanwhile, on this thread
+                _default = made
         return _default
 
 
@@ -283,7 +313,7 @@ def _end_threads() -> None:
 
 def _renew_default_lock() -> None:
     global _default_lock  # noqa: PLW0603 - another thread of the parent may have held it
-    _default_lock = threading.Lock()
+    _default_lock = threading.RLock()
 
 
 atexit.register(_end_threads)

@@ -30,6 +30,7 @@ class BalancedTree(Scheme):
     def __init__(self, now: object = 0) -> None:
         super().__init__(now)
         self._root: Node | None = None
+        self._formed = True
 
     def _place(self, timer: Timer) -> None:
         self._node(timer.due).append(timer)

@@ -43,6 +43,7 @@ class BinaryHeap(Scheme):
         self._home = Slot(self._serial, 0)  # what the timers point at; the heap is the list
         self._heap: list[HeapTimer] = []
         self._order: i64 = 0
+        self._formed = True
 
     def _make(self, due: i64, payload: object) -> Timer:
         return HeapTimer(due, payload)

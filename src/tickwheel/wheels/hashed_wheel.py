@@ -32,6 +32,7 @@ class HashedWheel(Scheme):
         super().__init__(now)
         self._size = size
         self._dial = [Slot(self._serial, 0, index) for index in range(size)]
+        self._formed = True
 
     def rounds(self, timer: Timer) -> int:
         """How many times the hand still passes a pending timer's slot before the timer is due."""

@@ -72,6 +72,7 @@ class HierarchicalWheel(Scheme):
         self._cascaded: i64 = 0
         self._filled: i64 = 0  # how many of the lowest dials are being filled from above
         self._recent = self._levels[0]  # where the last timer was placed: the next one is often alike
+        self._formed = True
 
     @property
     def geometry(self) -> Geometry:

@@ -24,6 +24,7 @@ class OrderedList(Scheme):
     def __init__(self, now: object = 0) -> None:
         super().__init__(now)
         self._list = Slot(self._serial, 0)
+        self._formed = True
 
     def _place(self, timer: Timer) -> None:
         self._list.insert_sorted(timer)

@@ -56,7 +56,8 @@ _closing: Final[Any] = local()  # of this thread: how deep it is, and what was p
 class Scheme(ABC):
     """A timer module without its data structure."""
 
-    # A wheel refused by its constructor is finalized too, with nothing in it to dissolve.
+    # True when the constructor of the scheme has come to its end. A wheel that is refused or interrupted before is
+    # finalized too, with nothing in it to dissolve.
     _formed: bool = False
 
     def __init__(self, now: object = 0, delay_max: i64 = TICK_MAX) -> None:
@@ -74,7 +75,6 @@ class Scheme(ABC):
         self._timer_of: dict[object, Timer] = {}
         self._key_of: dict[Timer, object] = {}
         self._interrupt: BaseException | None = None  # came while keys were hashed; raised when all is in order
-        self._formed = True
 
     # -- for whoever wants to be woken
 

@@ -33,6 +33,7 @@ class SimpleWheel(Scheme):
         self._size = size
         self._dial = [Slot(self._serial, 0, index) for index in range(size)]
         self._occupied = Bitmap(size)
+        self._formed = True
 
     def _place(self, timer: Timer) -> None:
         index = timer.due % self._size
