@@ -11,6 +11,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from threading import Event, Thread
 from types import FrameType
 from typing import Any, ClassVar
@@ -176,6 +177,97 @@ def test_an_interrupted_eviction_loses_no_item(nth: int) -> None:
     cache[Key(9)] = 9
     assert cache[Key(9)] == 9
     assert len(cache) == 3
+
+
+class HookedKey:
+    """A key that runs code, once, when it is hashed."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.on_hash: Callable[[], object] | None = None
+
+    def __hash__(self) -> int:
+        on_hash, self.on_hash = self.on_hash, None
+        if on_hash is not None:
+            on_hash()
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HookedKey) and other.number == self.number
+
+
+def test_a_key_that_is_written_while_another_is_evicted_for_it_costs_no_item() -> None:
+    gone: list[int] = []
+    cache: TTLCache[HookedKey, int] = TTLCache(2, "1h", on_evict=lambda _, value, __: gone.append(value))
+    first, second, third = (HookedKey(number) for number in range(3))
+    cache[first], cache[second] = 1, 2
+
+    def write() -> None:
+        del cache[second]
+        cache[third] = 30
+
+    first.on_hash = write
+    cache[third] = 3
+    assert third in cache
+    assert len(cache) == len(list(cache))
+    assert sorted([*gone, *cache.values()]) == [1, 2, 3, 30]
+    cache[first] = 10
+    assert cache.peek(first) == 10
+    assert sorted([*gone, *cache.values()]) == [1, 2, 3, 10, 30]
+
+
+def test_a_key_that_is_written_while_its_item_is_evicted_keeps_what_was_written() -> None:
+    gone: list[int] = []
+    cache: TTLCache[HookedKey, int] = TTLCache(2, "1h", on_evict=lambda _, value, __: gone.append(value))
+    first, second, third = (HookedKey(number) for number in range(3))
+    cache[first], cache[second] = 1, 2
+    first.on_hash = lambda: cache.set(HookedKey(0), 10)
+    cache[third] = 3
+    assert (len(cache), len(list(cache))) == (2, 2)
+    assert sorted([*gone, *cache.values()]) == [1, 2, 3, 10]
+
+
+def test_a_key_that_is_written_while_its_item_is_listed_again_costs_no_item() -> None:
+    gone: list[int] = []
+    cache: TTLCache[HookedKey, int] = TTLCache(9, "1h", on_evict=lambda _, value, __: gone.append(value))
+    first, second = HookedKey(1), HookedKey(2)
+    cache[first], cache[second] = 1, 2
+    first.number = 2  # so that the other item is found by it
+    second.on_hash = lambda: cache.set(HookedKey(2), 20)
+    assert cache.popitem() == (first, 1)
+    assert len(cache) == len(list(cache)) == 1
+    assert cache[second] == 20
+    assert sorted(gone) == [1, 2]
+
+
+@pytest.mark.parametrize("what", ["an interrupt", "a write"])
+def test_what_happens_while_changed_keys_are_cleared_away_costs_no_item(what: str) -> None:
+    clock = VirtualClock()
+    cache: TTLCache[Any, int] = TTLCache(99, "1h", clock=clock)
+    hooked, last = HookedKey(-1), HookedKey(-2)
+    cache[hooked], cache[last] = 1, 2
+    happened: list[str] = []
+
+    def happen() -> None:
+        happened.append(what)
+        if what == "an interrupt":
+            raise KeyboardInterrupt
+        cache[last] = 20
+        cache[HookedKey(-3)] = 30
+
+    hooked.on_hash = happen
+    for number in range(100):
+        key = HookedKey(number)
+        with suppress(KeyboardInterrupt):
+            cache.set(key, number, ttl="1s")
+        key.number = -9
+        clock.advance("2s")
+        cache.expire()
+    assert happened == [what]
+    assert cache[hooked] == 1
+    assert dict(cache) == ({hooked: 1, last: 2} if what == "an interrupt" else {hooked: 1, last: 20, HookedKey(-3): 30})
+    assert len(cache) == len(dict(cache))
+    assert len(cache._store.items.by_key) < 50
 
 
 # -- notices

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.wheels.processes import run
 from tickwheel import COMPILED, ManualTimers, Timers, TTLCache, VirtualClock
 
 
@@ -192,3 +193,71 @@ def test_a_key_may_use_the_cache_while_it_is_compared() -> None:
     clock.advance(11)
     assert len(cache) == 0
     assert len(cache._store.items) == 0
+
+
+# Each allocation of a call fails in turn, in a process of its own. None of the calls has the dict of a cache grow:
+# the `setdefault` of Python 3.13.0 itself breaks a dict that has no memory for that.
+FAILURES = """
+    import os
+    import _testcapi
+    from tickwheel import COMPILED, TTLCache, VirtualClock
+
+    def check(cache):
+        items = cache._store.items
+        listed = list(cache.items())
+        assert len(cache) == len(listed) == cache.weight, (len(cache), listed, cache.weight)
+        assert all(str(key) == value for key, value in listed), listed
+        assert all(cache.peek(key) == value for key, value in listed), listed
+        assert all(items.kept[at].place == at for at in range(0, len(items.kept), 3)), items.kept
+        if COMPILED:  # interpreted, each number that the wheel counts is an allocation
+            items.wheel.check()
+
+    def attempt(fail_at):
+        clock = VirtualClock()
+        cache = TTLCache(14, 60, clock=clock)
+        for number in range({items}):
+            cache[number] = str(number)
+        {before}
+        _testcapi.set_nomemory(fail_at, fail_at + 1)
+        try:
+            {call}
+        except MemoryError:
+            pass
+        finally:
+            _testcapi.remove_mem_hooks()
+        check(cache)
+        for number in range(20, 40):
+            cache[number] = str(number)
+            check(cache)
+        clock.advance(61)
+        check(cache)
+        assert len(cache) == 0
+        assert not cache._store.items.kept
+
+    for fail_at in range(40):
+        child = os.fork()
+        if child == 0:
+            attempt(fail_at)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert code in (0, -6), (fail_at, code)  # -6: mypyc ends a process that has no memory for an int
+"""
+
+
+@pytest.mark.parametrize(
+    ("items", "before", "call"),
+    [
+        (14, "", "cache.clear()"),
+        (5, "", "cache.pop(0)"),
+        (12, "", "cache[99] = '99'"),
+        (13, "", "cache[99] = '99'"),
+        (14, "", "cache[99] = '99'"),
+        (14, "", "cache.set(99, '99', ttl=3)"),
+        (14, "", "cache.set(0, '0', ttl=3)"),
+        (14, "len(cache)", "cache.set(99, '99', ttl=1e-9)"),
+        (14, "clock.advance(61)", "cache.expire()"),
+    ],
+)
+def test_a_cache_is_whole_after_memory_was_short(items: int, before: str, call: str) -> None:
+    pytest.importorskip("_testcapi")
+    run(FAILURES.format(items=items, before=before, call=call), "compiled" if COMPILED else "pure")

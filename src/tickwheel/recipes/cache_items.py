@@ -18,14 +18,22 @@ either has expired, or its timer is started for what is left:
 
 What has come due waits in `_due` until it is removed or scheduled again, one item after the other.
 
-A key whose hash changes cannot be found in `by_key` when its item is removed. The item stays there, with no place in
-`kept`, and counts as absent; `add` clears such items away when there are as many as others.
+An item is here as long as it has a place in `kept`. One without a place counts as absent, wherever else it still is:
 
-The code of a key may use the cache while its item is looked up, entered or removed. So may a destructor that the
-garbage collector runs when an object is made. A method therefore does both first, looks at the items again, and then
-changes them in one run that calls nothing and makes nothing the collector tracks: an `Item` is not tracked. So
-whatever interrupts it finds the items whole, and so does a process that is forked meanwhile. Interpreted, a
-`KeyboardInterrupt` may come between any two lines, and so may a destructor since Python 3.12: that is not covered.
+    enter       by_key, wheel        it may fail anywhere: what is left behind is absent
+    add         place, ring          in one run
+    take_out    place, ring          in one run
+    forget      wheel, by_key        it may fail anywhere: what is left behind is absent
+
+A key whose hash changes cannot be found in `by_key` when its item is forgotten. The item stays there; `enter` clears
+such items away when there are as many as others.
+
+The code of a key may use the cache while an item is looked up, entered or forgotten. So may a destructor that the
+garbage collector runs when an object is made, and any allocation may fail. None of that happens in a run that gives a
+place or takes it: it first makes room in `kept` or gives it up, which succeeds or changes nothing, and then assigns;
+it calls nothing. So whatever interrupts a method finds the items whole, and so does a process that is forked meanwhile.
+Interpreted, a `KeyboardInterrupt` may come between any two lines, and since Python 3.12 a destructor may run at any
+call, also in the midst of the wheel: that is not covered.
 """
 
 from typing import Any, Final, final
@@ -46,12 +54,16 @@ BATCH_MAX: Final = 64
 
 STRIDE: Final = 3  # places an item takes in `kept`
 
+# Both are made once: `kept` grows and shrinks by a whole item or not at all, and nothing else is made for it.
+VACANT: Final[tuple[Any, ...]] = (None,) * STRIDE
+LAST: Final = slice(-STRIDE, None)
+
 EDGE_SPARE: Final = 64  # items `_edge` may hold beside twice as many as there are, before it is tidied
 
 LOST_MAX: Final = 16  # items without a place that `by_key` may hold beside as many as have one
 
 NO_PLACE: Final = -1  # of an item that is not in `kept`, or not yet
-DISCARDED: Final = -2  # of one that was taken out of `by_key` before it got a place
+DISCARDED: Final = -2  # of one that another call has taken out of `by_key`: it gets no place any more
 SEEN: Final = -3  # minus its place, of an item that is met while `_edge` is tidied
 
 ABSENT: Final = object()  # instead of a value
@@ -87,6 +99,7 @@ class CacheItems:
         self.kept: list[Any] = []
         self._end = Item(None)  # of the ring: its neighbours are the oldest and the newest
         self.weight = 0
+        self._entered: i64 = 0  # how often an item was listed
         self.wheel = HierarchicalWheel(BINARY)
         # Makes all dials: making one later, while an item is scheduled, might run destructors.
         self.wheel.stop(self.wheel.start(BINARY.span - 1))
@@ -114,82 +127,107 @@ class CacheItems:
         item = self.by_key.get(key)
         return None if item is None or item.place < 0 else item
 
-    def add(self, key: Any, value: Any, expires_ns: int, ends_ns: int, weight: int) -> Item | None:
-        """Add an item; None if the code of a key has interfered, and it has to be looked for again."""
-        if self.closed:
-            return Item(OUTSIDE)
-        item: Item | None = self._enter(key)
-        if item is None or self.closed:
-            return item
-        item.place = len(self.kept)
-        self.kept.append(item)
-        self.kept.append(key)
-        self.kept.append(value)
-        item.expires_ns = expires_ns
-        item.ttl_ends_ns = ends_ns
-        item.weight = weight
-        self.weight += weight
-        self._link(item)
-        self.schedule(item)
-        return item
+    def enter(self, key: Any, expires_ns: int, ends_ns: int, weight: int) -> Item | None:
+        """Make an item, list it and schedule it; it has no place yet.
 
-    def replace(self, item: Item, value: Any, expires_ns: int, ends_ns: int, weight: int) -> None:
-        """Give an item another value and another time; the caller holds the value it had."""
-        self.kept[item.place + 2] = value
-        self.weight += weight - item.weight
-        item.weight = weight
-        sooner = expires_ns < item.expires_ns
-        item.expires_ns = expires_ns
-        item.ttl_ends_ns = ends_ns
-        self.use(item)
-        if sooner:
-            self.schedule(item)
-
-    def supersede(
-        self, old: Item, old_key: Any, key: Any, value: Any, expires_ns: int, ends_ns: int, weight: int
-    ) -> Any:
-        """Remove an item, whose key the caller holds, add one in its place, and return the value that has left.
-
-        ABSENT if the code of a key has interfered, and both have to be looked for again.
+        None if the key has an item, or had one whose key has changed: it has to be looked for again.
         """
-        item = self._enter(key)
-        if item is None:
-            return ABSENT
-        self._unlist(old, old_key)
-        place = old.place
-        if place < 0 or item.place == DISCARDED or self.closed:
-            if item.place == NO_PLACE:
-                self._unlist(item, key)
-            return ABSENT
-        item.place = place
-        kept = self.kept
-        old_value = kept[place + 2]
-        kept[place] = item
-        kept[place + 1] = key
-        kept[place + 2] = value
-        item.expires_ns = expires_ns
-        item.ttl_ends_ns = ends_ns
-        item.weight = weight
-        self.weight += weight
-        self._link(item)
-        self._release(old)
-        self.schedule(item)
-        return old_value
-
-    def _enter(self, key: Any) -> Item | None:
-        """Enter a new item in `by_key`, without a place; None if the key has an item."""
         if len(self.by_key) > 2 * len(self) + LOST_MAX:
             self._forget_lost()
         item = Item(OUTSIDE)
+        item.expires_ns = expires_ns
+        item.ttl_ends_ns = ends_ns
+        item.weight = weight
+        by_key = self.by_key
         # The code of a key may use the cache while it is compared, so it is looked up and entered in one step.
-        found = self.by_key.setdefault(key, item)
-        if found is item:
-            return item
-        if found.place < 0:
-            self._unlist(found, key)
-            if found.place == NO_PLACE:
+        found = by_key.setdefault(key, item)
+        if found is not item:
+            if found.place < 0:
                 found.place = DISCARDED
-        return None
+                self.forget(found, key)
+            return None
+        if by_key is not self.by_key:  # replaced by the code of a key
+            return None
+        self._entered += 1
+        self.schedule(item, expires_ns)
+        return item
+
+    def add(self, item: Item, key: Any, value: Any) -> bool:
+        """Give a place to an item that was just entered; False if that was undone, and it has to be entered again."""
+        weight = self.weight + item.weight
+        place: i64 = 0
+        kept = self.kept
+        if kept:
+            last: Item = kept[-STRIDE]
+            place = last.place + STRIDE
+        if item.place != NO_PLACE or self.closed:
+            return False
+        kept += VACANT
+        kept[-3] = item
+        kept[-2] = key
+        kept[-1] = value
+        item.place = place
+        self.weight = weight
+        end = self._end
+        newest = end.older
+        item.older = newest
+        item.newer = end
+        newest.newer = item
+        end.older = item
+        return True
+
+    def replace(self, item: Item, value: Any, expires_ns: int, ends_ns: int, weight: int) -> Any:
+        """Give an item another value and another time, and return the value it had; ABSENT if it has left."""
+        if expires_ns < item.expires_ns:
+            self.schedule(item, expires_ns)
+        total = self.weight + weight - item.weight
+        place = item.place
+        value_place = place + 2
+        if place < 0:
+            return ABSENT
+        kept = self.kept
+        old_value = kept[value_place]
+        kept[value_place] = value
+        self.weight = total
+        item.weight = weight
+        item.expires_ns = expires_ns
+        item.ttl_ends_ns = ends_ns
+        self.use(item)
+        return old_value
+
+    def supersede(self, old: Item, item: Item, key: Any, value: Any) -> Any:
+        """Give the place of an item, whose key the caller holds, to one that was just entered; return the old value.
+
+        ABSENT if one of them has left, and both have to be looked for again. The old one is to be forgotten.
+        """
+        weight = self.weight + item.weight - old.weight
+        place = old.place
+        key_place = place + 1
+        value_place = place + 2
+        if place < 0 or item.place != NO_PLACE or self.closed:
+            return ABSENT
+        kept = self.kept
+        old_value = kept[value_place]
+        kept[place] = item
+        kept[key_place] = key
+        kept[value_place] = value
+        item.place = place
+        old.place = NO_PLACE
+        old.expires_ns = 0
+        self.weight = weight
+        older = old.older
+        newer = old.newer
+        older.newer = newer
+        newer.older = older
+        old.older = OUTSIDE
+        old.newer = OUTSIDE
+        end = self._end
+        newest = end.older
+        item.older = newest
+        item.newer = end
+        newest.newer = item
+        end.older = item
+        return old_value
 
     # -- the order of use
 
@@ -198,14 +236,13 @@ class CacheItems:
         return self._end.newer
 
     def use(self, item: Item) -> None:
-        """Make an item the most recently used one."""
+        """Make an item the most recently used one, if it is here."""
+        if item.place < 0:
+            return
         older = item.older
         newer = item.newer
         older.newer = newer
         newer.older = older
-        self._link(item)
-
-    def _link(self, item: Item) -> None:
         end = self._end
         newest = end.older
         item.older = newest
@@ -215,64 +252,85 @@ class CacheItems:
 
     # -- leaving
 
-    def remove(self, item: Item, key: Any) -> Any:
-        """Take an item out, whose key the caller holds, and return its value; ABSENT if it was taken out meanwhile."""
-        self._unlist(item, key)
+    def take_out(self, item: Item) -> Any:
+        """Take the place of an item, whose key the caller holds, and return its value; ABSENT if it has left.
+
+        It is to be forgotten.
+        """
+        weight = self.weight - item.weight
         place = item.place
+        key_place = place + 1
+        value_place = place + 2
         if place < 0:
             return ABSENT
         kept = self.kept
-        value = kept[place + 2]
-        last = len(kept) - STRIDE
-        if place != last:  # the last one fills the gap
-            moved = kept[last]
-            kept[place] = moved
-            kept[place + 1] = kept[last + 1]
-            kept[place + 2] = kept[last + 2]
-            assert isinstance(moved, Item)
-            moved.place = place
-        kept.pop()
-        kept.pop()
-        kept.pop()
-        self._release(item)
-        return value
-
-    def _release(self, item: Item) -> None:
-        """Take an item that has left `kept` out of the ring and the wheel."""
+        value = kept[value_place]
+        last: Item = kept[-3]
+        last_key = kept[-2]
+        last_value = kept[-1]
+        del kept[LAST]
+        if last is not item:  # the last one fills the gap
+            kept[place] = last
+            kept[key_place] = last_key
+            kept[value_place] = last_value
+            last.place = place
         item.place = NO_PLACE
         item.expires_ns = 0
-        self.weight -= item.weight
-        item.older.newer = item.newer
-        item.newer.older = item.older
+        self.weight = weight
+        older = item.older
+        newer = item.newer
+        older.newer = newer
+        newer.older = older
         item.older = OUTSIDE
         item.newer = OUTSIDE
+        return value
+
+    def forget(self, item: Item, key: Any) -> None:
+        """Take an item without a place out of the wheel, and out of `by_key` if it is found by its key."""
         if item.pending:
             self.wheel.withdraw(item)
-
-    def _unlist(self, item: Item, key: Any) -> bool:
-        """Take an item out of `by_key`; False if it is not found by its key."""
         try:
             found = self.by_key.pop(key, None)
-            if found is item:
-                return True
-            if found is not None and found.place >= 0:  # the key was changed, and now equals that of another item
-                self.by_key.setdefault(self.key(found), found)
-        except Exception:  # noqa: BLE001, S110 - of a key that can no longer be hashed or compared: its item is lost
+        except Exception:  # noqa: BLE001 - of a key that can no longer be hashed or compared
+            return
+        if found is not None and found.place >= 0:  # the key was changed, and now equals that of another item
+            self._list_again(found)
+
+    def _list_again(self, item: Item) -> None:
+        """List an item that was found by the key of another one.
+
+        If its key was written meanwhile, or fails now, nobody would find it: it leaves as if it had expired.
+        """
+        listed = False
+        by_key = self.by_key
+        try:
+            listed = by_key.setdefault(self.key(item), item) is item and by_key is self.by_key
+        except Exception:  # noqa: BLE001, S110 - of a key that can no longer be hashed or compared
             pass
-        return False
+        finally:
+            if not listed:
+                self._let_expire(item)
+
+    def _let_expire(self, item: Item) -> None:
+        """Have an item leave with those that expire next, if it is here."""
+        if item.place >= 0:
+            item.expires_ns = self.origin_ns
+            self.schedule(item, self.origin_ns)
 
     def _forget_lost(self) -> None:
-        """Keep in `by_key` only what has a place."""
-        listed = list(self.by_key.items())
-        self.by_key.clear()
-        for key, item in listed:
-            if item.place < 0:
-                item.place = DISCARDED
-                continue
-            try:
-                self.by_key.setdefault(key, item)
-            except Exception:  # noqa: BLE001, S112 - as above: nobody can find it, and it leaves when it expires
-                continue
+        """Keep in `by_key` only what has a place and can be found, unless an item is entered meanwhile."""
+        entered = self._entered
+        by_key: dict[Any, Item] = {}
+        for item in list(self.by_key.values()):
+            if item.place >= 0:
+                try:
+                    listed = by_key.setdefault(self.key(item), item)
+                except Exception:  # noqa: BLE001 - as above
+                    listed = OUTSIDE
+                if listed is not item:
+                    self._let_expire(item)
+        if entered == self._entered and not self.closed:
+            self.by_key = by_key
 
     # -- expiry
 
@@ -296,13 +354,13 @@ class CacheItems:
         edge_items = len(due)
         target = max(tick + 1 if to_the_ns else tick, self.wheel.now)
         self.look_ns = now_ns  # until all that is due has been looked at
+        self._due = due
         try:
             self.wheel.advance_into(due, target, BATCH_MAX)
         except WheelClosed:
             self.close()
             return False
         due.reverse()
-        self._due = due
         return len(due) - edge_items == BATCH_MAX or self.wheel.now < target
 
     def next_due(self) -> Item | None:
@@ -331,14 +389,14 @@ class CacheItems:
             return False
         return now_ns < self.origin_ns + self.wheel.now * TICK_NS
 
-    def schedule(self, item: Item) -> None:
+    def schedule(self, item: Item, expires_ns: int) -> None:
         """Look at an item when it expires, or before: a timer that comes due sooner is left as it is."""
-        due = (item.expires_ns - self.origin_ns + TICK_NS - 1) // TICK_NS
+        due = (expires_ns - self.origin_ns + TICK_NS - 1) // TICK_NS
         if due <= self.wheel.now:
-            self._edge_ns = min(self._edge_ns, item.expires_ns) if self._edge else item.expires_ns
-            self._edge.append(item)
             if len(self._edge) > 2 * len(self) + EDGE_SPARE:
                 self._tidy_edge()
+            self._edge_ns = min(self._edge_ns, expires_ns) if self._edge else expires_ns
+            self._edge.append(item)
         elif not item.pending or due < item.due:
             try:
                 self.wheel.admit(item, min(due, TICK_MAX))
@@ -358,10 +416,11 @@ class CacheItems:
                 item.place = SEEN - item.place
                 edge[kept] = item
                 kept += 1
-        while len(edge) > kept:
-            edge.pop()
-        for item in edge:
+        for at in range(kept):
+            item = edge[at]
             item.place = SEEN - item.place
+        while len(edge) > kept:  # last: there may be no memory to shrink it
+            edge.pop()
 
     def next_look_ns(self) -> int | None:
         """Return when something may expire; None if there is nothing."""

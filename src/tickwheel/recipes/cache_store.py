@@ -254,13 +254,12 @@ class CacheStore:
             return
         if self.planner is not None and (self._plan_ns == NO_PLAN or expires_ns < self._plan_ns):
             self._plan_ns = expires_ns
-        if item is not None:
-            old_value = items.value(item)
-            live = item.expires_ns > now_ns
-            items.replace(item, value, expires_ns, ends_ns, weight)
-            self._note(key, old_value, "replaced" if live else "expired")
-        else:
+        live = item is not None and item.expires_ns > now_ns
+        old_value = ABSENT if item is None else items.replace(item, value, expires_ns, ends_ns, weight)
+        if old_value is ABSENT:
             self._enter(key, value, expires_ns, ends_ns, weight, now_ns)
+        else:
+            self._note(key, old_value, "replaced" if live else "expired")
         while items.weight > self.maxsize:
             if items.all_due(now_ns):
                 self._drop(items.oldest(), now_ns, "size")
@@ -272,19 +271,25 @@ class CacheStore:
         items = self.items
         attempts = 0
         while attempts < ATTEMPTS_MAX:
-            if items.weight + weight <= self.maxsize:
-                if items.add(key, value, expires_ns, ends_ns, weight) is not None:
-                    return
-            elif not items.all_due(now_ns):
+            if items.weight + weight > self.maxsize and not items.all_due(now_ns):
                 self._expire_some(now_ns, to_the_ns=True)
                 continue
-            else:
-                oldest = items.oldest()
-                old_key = items.key(oldest)
-                old_value = items.supersede(oldest, old_key, key, value, expires_ns, ends_ns, weight)
-                if old_value is not ABSENT:
-                    self._note(old_key, old_value, "size")
-                    return
+            item = items.enter(key, expires_ns, ends_ns, weight)
+            if items.closed:
+                self._note(key, value, "expired")
+                return
+            if item is not None:
+                if items.weight + weight <= self.maxsize:  # now: the code of a key may have made room, or taken it
+                    if items.add(item, key, value):
+                        return
+                else:
+                    oldest = items.oldest()
+                    old_key = items.key(oldest)
+                    old_value = items.supersede(oldest, item, key, value)
+                    if old_value is not ABSENT:
+                        self._note(old_key, old_value, "size")
+                        items.forget(oldest, old_key)
+                        return
             attempts += 1
             found = items.find(key)
             if found is not None:
@@ -341,12 +346,13 @@ class CacheStore:
             self._unlock()
 
     def _drop(self, item: Item, now_ns: int, cause: Cause) -> Any:
-        """Remove an item and return its value; ABSENT if the code of its key has removed it."""
+        """Remove an item and return its value; ABSENT if it has left."""
         key = self.items.key(item)
         expired = item.expires_ns <= now_ns
-        value = self.items.remove(item, key)
+        value = self.items.take_out(item)
         if value is not ABSENT:
             self._note(key, value, "expired" if expired else cause)
+            self.items.forget(item, key)  # last: it runs the code of keys, which may use the cache, or raise
         return value
 
     def _note(self, key: Any, value: Any, cause: Cause) -> None:
@@ -433,7 +439,7 @@ class CacheStore:
                 if item.expires_ns <= now_ns:
                     self._drop(item, now_ns, "expired")
                 else:
-                    items.schedule(item)
+                    items.schedule(item, item.expires_ns)
             items.pass_over(item)  # not before: what interrupts the code of a key leaves it to the next call
             item = items.next_due()
         if not more:
