@@ -52,11 +52,12 @@ def test_default_timers_may_be_asked_for_while_they_are_made(build: Build) -> No
         "wheels.BinaryHeap",
         "wheels.BalancedTree",
         "wheels.OrderedList",
+        "lambda: TTLCache(10, 5)",
     ],
 )
-def test_a_wheel_whose_constructor_is_interrupted_is_dropped_without_a_word(build: Build, name: str) -> None:
+def test_what_is_interrupted_while_it_is_made_is_dropped_without_a_word(build: Build, name: str) -> None:
     script = f"""
-        from tickwheel import wheels
+        from tickwheel import TTLCache, wheels
         for _ in range(1000):
             repeat({name})
         print("unharmed")

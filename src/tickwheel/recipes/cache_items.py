@@ -94,6 +94,10 @@ OUTSIDE: Final = Item(None)
 class CacheItems:
     """Everything a cache holds."""
 
+    # Empty and taking no more: while the cache is collected, and until it is made. One whose constructor is interrupted
+    # is finalized too, with nothing in it to close.
+    closed: bool = True
+
     def __init__(self, now_ns: int) -> None:
         self.by_key: dict[Any, Item] = {}
         self.kept: list[Any] = []
@@ -109,7 +113,7 @@ class CacheItems:
         self._edge: list[Item] = []
         self._edge_ns = now_ns  # nothing of it expires before
         self._due: list[Item] = []  # last one first; an item may have left, or be here twice
-        self.closed = False  # while the cache is collected: it is empty and takes no more
+        self.closed = False
 
     def __len__(self) -> int:
         return len(self.kept) // STRIDE
@@ -467,4 +471,5 @@ class CacheItems:
 
     def __del__(self) -> None:
         # The ring is a reference cycle that the collector cannot see.
-        self.close()
+        if not self.closed:
+            self.close()
