@@ -19,10 +19,14 @@ from typing import Final, Protocol
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidClock, InvalidOption
 
-__all__ = ["Clock", "SystemClock", "VirtualClock", "boottime_of", "monotonic_reader"]
+__all__ = ["STEP_NS", "Clock", "ClockSteps", "SystemClock", "VirtualClock", "boottime_of", "monotonic_reader"]
 
 # Where a virtual wall clock begins: the first second of 2024, in UTC.
 WALL_START_NS: Final = 1_704_067_200 * 10**9
+
+# A wall clock that changes by more was set, not corrected; the same as STEP_MS in tasks/transitions.
+STEP_NS: Final = 10**9
+READ_NS_MAX: Final = 100_000_000  # between two readings that are compared: the process may be suspended in between
 
 
 class Clock(Protocol):
@@ -66,6 +70,42 @@ def boottime_of(clock: Clock) -> Callable[[], int]:
     """Return the reading of a clock that goes on while the machine is suspended; its monotonic one, if it has none."""
     boottime_ns: Callable[[], int] = getattr(clock, "boottime_ns", clock.monotonic_ns)
     return boottime_ns
+
+
+class ClockSteps:
+    """How far a wall clock was set, seen by one that only goes forward.
+
+        monotonic    100 s      101 s      102 s
+        wall         12:00:00   12:00:01   11:00:02      a step of -1 h
+
+    By the monotonic clock of the machine, a suspend is a step forward; by the one that goes on meanwhile it is none.
+    """
+
+    __slots__ = ("_ahead_ns", "_monotonic_ns", "_time_ns")
+
+    def __init__(self, time_ns: Callable[[], int], monotonic_ns: Callable[[], int]) -> None:
+        self._time_ns = time_ns
+        self._monotonic_ns = monotonic_ns
+        self._ahead_ns = time_ns() - monotonic_ns()
+
+    def peek(self) -> int:
+        """Return how far the clock was set since the last `take`, in nanoseconds; 0 for a correction."""
+        step_ns = self._read()
+        return step_ns if abs(step_ns) > STEP_NS else 0
+
+    def take(self) -> int:
+        """Return how far the clock was set since the last `take`, and go by it as it is now."""
+        step_ns = self._read()
+        self._ahead_ns += step_ns
+        return step_ns if abs(step_ns) > STEP_NS else 0
+
+    def _read(self) -> int:
+        """Return by how much it changed; 0 where two readings cannot be compared, which is made up for by the next."""
+        before_ns = self._monotonic_ns()
+        wall_ns = self._time_ns()
+        if self._monotonic_ns() - before_ns > READ_NS_MAX:
+            return 0
+        return wall_ns - before_ns - self._ahead_ns
 
 
 class VirtualClock:

@@ -89,6 +89,63 @@ def test_the_machines_clock_is_that_of_a_file_at_every_moment() -> None:
     assert clock.time_ns() == own.time_ns() // MS * MS + HOUR_NS
 
 
+class SetMeanwhile(Timekeeper):
+    """A store that answers while the wall clock is set, some times; between its reading and the answer, or before."""
+
+    def __init__(self, own: VirtualClock, steps_ns: list[int], *, before: bool) -> None:
+        super().__init__(own, 0)
+        self.steps_ns, self.before, self.asked = steps_ns, before, 0
+
+    async def time(self) -> int:
+        self.asked += 1
+        step_ns = self.steps_ns.pop() if self.steps_ns else 0
+        if self.before:
+            self.own.step_wall(step_ns)
+            return await super().time()
+        read = await super().time()
+        self.own.step_wall(step_ns)
+        return read
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("step_ns", [HOUR_NS, -HOUR_NS])
+def test_a_step_while_the_store_is_asked_is_not_lost(step_ns: int, local: bool, before: bool) -> None:
+    # A machine that was suspended looks the same: its clock, and a server's, are ahead of the one that stood still.
+    own = VirtualClock()
+    clock = StoreClock(own)
+    ask(clock, Timekeeper(own, 0))
+    store = SetMeanwhile(own, [step_ns], before=before)
+    store.local_clock = local
+    ask(clock, store)
+    assert 0 <= own.time_ns() - clock.time_ns() < MS
+    assert not clock.in_doubt
+    own.step_wall(step_ns)
+    assert clock.in_doubt
+    assert (clock.time_ns() == own.time_ns()) == local, "whether the clock is the machine's is known as well"
+
+
+def test_a_clock_that_is_set_again_and_again_stays_in_doubt() -> None:
+    own = VirtualClock()
+    clock, store = StoreClock(own), SetMeanwhile(own, [HOUR_NS] * 100, before=False)
+    ask(clock, store)
+    assert store.asked < 10
+    assert clock.in_doubt
+    store.steps_ns.clear()
+    ask(clock, store)
+    assert not clock.in_doubt
+    assert clock.time_ns() == own.time_ns()
+
+
+def test_a_slow_answer_of_a_file_does_not_hide_that_its_clock_is_the_machines() -> None:
+    own = VirtualClock()
+    clock, store = StoreClock(own), Timekeeper(own, 0)
+    store.local_clock, store.there_ns, store.back_ns = True, HOUR_NS, HOUR_NS
+    ask(clock, store)
+    own.step_wall(-HOUR_NS)
+    assert clock.time_ns() == own.time_ns()
+
+
 def test_nodes_whose_clocks_are_an_hour_off_run_everything_in_time(served_place: Place, tmp_path: Path) -> None:
     async def story(nodes: Nodes) -> None:
         async with Campaign.on(nodes, served_place, 0, PER_S // 2) as campaign:

@@ -441,7 +441,13 @@ def test_schedulers_on_sqlite_keep_the_promises() -> None:
     def fresh(clock: VirtualClock) -> Iterator[StillStore]:
         with TemporaryDirectory() as folder:
             path = Path(folder) / "tasks.db"
-            store = StillStore(path, lambda: clock.time_ns() // 1_000_000, partitions=PARTITIONS, node_locks=False)
+            store = StillStore(
+                path,
+                lambda: clock.time_ns() // 1_000_000,
+                boottime_ns=clock.boottime_ns,
+                partitions=PARTITIONS,
+                node_locks=False,
+            )
             try:
                 yield store
             finally:

@@ -22,7 +22,11 @@ class TestSqliteStore(StoreConformance, RankingConformance, RoutingConformance):
     @asynccontextmanager
     async def open(self, clock: VirtualClock) -> AsyncIterator[Store]:
         store = await SqliteStore.open(
-            self.path, now_ms=lambda: clock.time_ns() // 1_000_000, partitions=8, node_locks=self.node_locks
+            self.path,
+            now_ms=lambda: clock.time_ns() // 1_000_000,
+            boottime_ns=clock.boottime_ns,
+            partitions=8,
+            node_locks=self.node_locks,
         )
         try:
             yield store

@@ -71,7 +71,7 @@ class Ownership:
         self._new: set[int] = set()  # nobody has looked yet what is in them
         self._leaving: dict[int, float] = {}  # until when their runs may end, by the monotonic clock
         self._busy_until_ns: dict[int, int] = {}  # those whose runs did not: when they may be tried again
-        self._others: dict[int, Lease] = {}  # the leases of others, when we looked last
+        self._others: dict[int, tuple[Lease, int]] = {}  # the leases of others when we looked last, with their end
         self._lived: set[str] = set()  # the nodes, then
         self._full_round_ns = 0  # when the next one is due where leases are not timed
         self.moves: Counter[str] = Counter()  # how partitions came to us, and left
@@ -166,10 +166,11 @@ class Ownership:
             others_end_ns = await self._share(living, busy) if living and not alone else None
             self._lived = set(living)
             self._next_round_ns = begun_ns + self._ttl_ms * 1_000_000 // ROUNDS
-            if others_end_ns is not None:
-                self._next_round_ns = min(self._next_round_ns, others_end_ns)
             if not self._store.timed_leases:
                 self._full_round_ns = begun_ns + UNTIMED_NS
+            if others_end_ns is not None:
+                self._next_round_ns = min(self._next_round_ns, others_end_ns)
+                self._full_round_ns = min(self._full_round_ns, others_end_ns)  # some are timed, on a file of both kinds
             return True
 
     async def _live(self) -> list[str]:
@@ -194,24 +195,26 @@ class Ownership:
         self._leases.update((lease.partition, lease) for lease in taken)
         self._last.update((lease.partition, lease) for lease in taken)
         self._new.update(lease.partition for lease in taken)
-        others = {lease.partition: lease for lease in held if lease.partition not in self._leases}
-        seen, self._others = self._others, others
-        if not taken and not others:
-            return None
-        now = await self._store.time()
-        self.moves.update(self._how(seen.get(lease.partition), living, now) for lease in taken)
-        ends = [lease.expires_at for lease in others.values() if lease.expires_at is not None]
-        if not ends:
-            return None
-        left_ms = max(min(ends) - now, 1)
-        return self._clock.monotonic_ns() + left_ms * 1_000_000
+        self.moves.update(self._how(lease.partition, living) for lease in taken)
+        others = [lease for lease in held if lease.partition not in self._leases]
+        asked_ns = self._boottime_ns()  # by which their ends are remembered: the store's clock may be set meanwhile
+        now = await self._store.time() if others else 0
+        left_ns = {
+            lease.partition: max(lease.expires_at - now, 1) * 1_000_000
+            for lease in others
+            if lease.expires_at is not None
+        }
+        self._others = {lease.partition: (lease, asked_ns + left_ns.get(lease.partition, 0)) for lease in others}
+        return self._clock.monotonic_ns() + min(left_ns.values()) if left_ns else None
 
-    def _how(self, seen: Lease | None, living: list[str], now: int) -> str:
+    def _how(self, partition: int, living: list[str]) -> str:
         """Say how a partition came to us, given its last lease of another node as far as we saw."""
-        if seen is None:
+        if partition not in self._others:
             return "free"
+        seen, end_ns = self._others[partition]
         if seen.expires_at is not None:
-            return "handed_over" if now < seen.expires_at else "taken_over"  # free before its end: it was given back
+            # Free before its end: it was given back.
+            return "handed_over" if self._boottime_ns() < end_ns else "taken_over"
         # Who leaves in order is seen without wanting partitions before it is gone.
         return "taken_over" if seen.node in self._lived and seen.node not in living else "handed_over"
 

@@ -22,7 +22,7 @@ from typing import Any, Self, TypeVar, Unpack, overload
 
 import msgspec
 
-from tickwheel.clock import Clock, SystemClock
+from tickwheel.clock import Clock, SystemClock, boottime_of
 from tickwheel.cluster import StoreClock
 from tickwheel.durations import Duration
 from tickwheel.errors import (
@@ -168,7 +168,11 @@ class AsyncScheduler(Verbs):
             self._rng.seed()  # in every child that is forked from here it would draw the same ids
         where = self._where
         now_ms = None if isinstance(self._clock, StoreClock) else self._now
-        store = await open_store(where, now_ms=now_ms, create=self._create) if isinstance(where, str) else where
+        store = (
+            await open_store(where, now_ms=now_ms, boottime_ns=boottime_of(self._clock), create=self._create)
+            if isinstance(where, str)
+            else where
+        )
         try:
             if isinstance(self._clock, StoreClock) and self._clock.in_doubt:
                 await self._clock.set_by(store)

@@ -64,12 +64,17 @@ def wall_ms() -> int:
 
 
 async def open_store(
-    url: str, *, now_ms: Callable[[], int] | None = None, partitions: int = PARTITIONS, create: bool = True
+    url: str,
+    *,
+    now_ms: Callable[[], int] | None = None,
+    boottime_ns: Callable[[], int] = SystemClock.boottime_ns,
+    partitions: int = PARTITIONS,
+    create: bool = True,
 ) -> Store:
     """Open the store a URL names; how many partitions there are is decided when it is made.
 
-    Without a clock it goes by the store's own: a server's, or this machine's. With `create=False`, a file that is
-    missing raises `StoreUnavailable`.
+    Without a clock it goes by the store's own: a server's, or this machine's. Where the leases of a file expire, they
+    do so by `boottime_ns`, which nobody sets. With `create=False`, a file that is missing raises `StoreUnavailable`.
     """
     if not 1 <= partitions <= PARTITIONS_MAX:
         raise StoreError(f"a store has from 1 to {PARTITIONS_MAX:,} partitions, not {partitions!r}")
@@ -77,7 +82,9 @@ async def open_store(
         path = path_of(url)
         from tickwheel.stores.sqlite import SqliteStore  # noqa: PLC0415 - backends load only when they are used
 
-        return await SqliteStore.open(path, now_ms=now_ms or wall_ms, partitions=partitions, create=create)
+        return await SqliteStore.open(
+            path, now_ms=now_ms or wall_ms, boottime_ns=boottime_ns, partitions=partitions, create=create
+        )
     parts = split_url(url, KNOWN)
     if parts.scheme in ("postgresql", "postgres"):
         try:

@@ -217,7 +217,7 @@ class Store(Protocol):
 
     @property
     def timed_leases(self) -> bool:
-        """Whether leases and nodes expire by the store's clock; to be asked after the first heartbeat.
+        """Whether leases and nodes expire by time; to be asked after the first heartbeat.
 
         Otherwise they hold until they are given back or the process of the node ends, however long it is suspended;
         then `changes` tells of `MEMBERS`.

@@ -13,7 +13,6 @@
     completer   decides what becomes of a task after its run, and writes that
     listener    learns what other processes change
     janitor     recovers what a dead owner left, purges, and writes checkpoints
-    clock_steps notices that the wall clock was set
 
 The store is the source of truth: nothing here is lost with the process. Read the modules in the order of the diagram.
 """

@@ -35,7 +35,6 @@ from tickwheel.errors import (
     WorkersFull,
 )
 from tickwheel.observe.events import Events, Kind
-from tickwheel.scheduler.engine.clock_steps import ClockSteps
 from tickwheel.stores import validation
 from tickwheel.stores.contract import Finish, Lease, Store
 from tickwheel.tasks import transitions
@@ -71,7 +70,7 @@ class Completer:
         events: Events,
         rng: Random,
         batch_max: int,
-        steps: ClockSteps,
+        check_clock: Callable[[], None],
         on_finished: Callable[[str, Task | None], None],
         on_written: Callable[[], None],
     ) -> None:
@@ -91,7 +90,7 @@ class Completer:
         self._owned_since: dict[int, int] = {}  # when each partition was taken over
         self._owned: dict[int, Lease] = {}  # and its lease then, by which it is known until when another node had it
         self._stepped_at = 0  # when the wall clock was last set forward
-        self._steps = steps
+        self._check_clock = check_clock
 
     def now(self) -> int:
         """Read the wall clock, in milliseconds."""
@@ -163,7 +162,7 @@ class Completer:
 
     def check_clock(self) -> None:
         """Notice a step of the wall clock before anything begins by it."""
-        self._steps.check()
+        self._check_clock()
 
     def begin(self, task: Task, now: int) -> Task | None:
         """Return a claimed task as it begins; settle it if its expiry or missed-run policy forbids running it."""

@@ -18,7 +18,6 @@ from typing import Final
 
 from tickwheel.clock import Clock
 from tickwheel.cluster import Ownership
-from tickwheel.scheduler.engine.clock_steps import ClockSteps
 from tickwheel.scheduler.engine.completer import Completer
 from tickwheel.scheduler.engine.due_index import DueIndex
 from tickwheel.scheduler.engine.executor import Executor
@@ -51,7 +50,7 @@ class Dispatcher:
         options: Options,
         changed: asyncio.Event,
         claiming: asyncio.Lock,
-        steps: ClockSteps,
+        check_clock: Callable[[], None],
         doubt: Callable[[], None],
         route: Callable[[], None],
     ) -> None:
@@ -67,7 +66,7 @@ class Dispatcher:
         self._options = options
         self._changed = changed  # in the index, or in what can begin
         self._claiming = claiming  # held while a claim is made: what it brings is in flight in a moment
-        self._steps = steps
+        self._check_clock = check_clock
         self._doubt = doubt  # a claim may have been made whose answer was lost
         self._route = route  # what is due and cannot run here goes elsewhere
         self._held_back: Counter[str] = Counter()  # tasks that are being changed here: not to be claimed
@@ -87,7 +86,7 @@ class Dispatcher:
     async def dispatch(self) -> None:
         """Claim what is due and can begin; if nothing is, wait until that may have changed."""
         self._changed.clear()
-        self._steps.check()
+        self._check_clock()
         now = self._now()
         room = min(self._options.in_flight_max - len(self._executor), self._workers.free, self._options.batch_max)
         leases = self._ownership.leases()

@@ -27,13 +27,12 @@ from operator import add
 from random import Random
 from typing import Final
 
-from tickwheel.clock import Clock
+from tickwheel.clock import Clock, ClockSteps
 from tickwheel.cluster import Ownership, StoreClock
 from tickwheel.errors import StoreError
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Dials, Picture
 from tickwheel.scheduler.background_calls import uninterrupted
-from tickwheel.scheduler.engine.clock_steps import ClockSteps
 from tickwheel.scheduler.engine.completer import Completer
 from tickwheel.scheduler.engine.dispatcher import Dispatcher
 from tickwheel.scheduler.engine.due_index import DueIndex
@@ -82,7 +81,7 @@ class Engine:
         changed, claiming = asyncio.Event(), asyncio.Lock()
         self._changed = changed  # in the due index, or in what can begin
         self._claiming = claiming
-        self._steps = steps = ClockSteps(clock, self._on_step)
+        self._steps = ClockSteps(clock.time_ns, clock.monotonic_ns)
         self._index = DueIndex(self._now())
         self._registry = registry
         self._workers = workers
@@ -96,7 +95,7 @@ class Engine:
             events=events,
             rng=rng,
             batch_max=options.batch_max,
-            steps=steps,
+            check_clock=self._check_clock,
             on_finished=self._on_finished,
             on_written=self._on_room,
         )
@@ -130,7 +129,7 @@ class Engine:
             options=options,
             changed=changed,
             claiming=claiming,
-            steps=steps,
+            check_clock=self._check_clock,
             doubt=self._doubt,
             route=self._router.look,
         )
@@ -308,7 +307,7 @@ class Engine:
             await self._hand_over()
         if isinstance(self._clock, StoreClock):
             await self._clock.set_by(self._store)
-        self._steps.check()
+        self._check_clock()
         if await self._ownership.take(self._busy()):
             self._router.refresh()
         self._owned.set()
@@ -318,8 +317,11 @@ class Engine:
         self._ownership.publish()
         self._changed.set()
 
-    def _on_step(self, step_ms: int) -> None:
-        """Go by the wall clock as it is now."""
+    def _check_clock(self) -> None:
+        """Go by the wall clock as it is now, if it was set."""
+        step_ms = round(self._steps.take() / 1_000_000)
+        if not step_ms:
+            return
         log.warning("the wall clock was set by %+g s", step_ms / 1000)
         self._completer.on_step(step_ms)
         self._loader.on_step(step_ms)

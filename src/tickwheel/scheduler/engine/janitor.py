@@ -16,11 +16,10 @@ from typing import Final
 
 import msgspec
 
-from tickwheel.clock import Clock, boottime_of
+from tickwheel.clock import Clock, ClockSteps, boottime_of
 from tickwheel.cluster import Ownership
 from tickwheel.errors import TaskFinished, TaskRunning, UnknownTask, VersionMismatch
 from tickwheel.observe.events import Events
-from tickwheel.scheduler.engine.clock_steps import STEP_NS
 from tickwheel.scheduler.engine.completer import Completer, event_for_orphan
 from tickwheel.scheduler.engine.due_index import DueIndex
 from tickwheel.scheduler.engine.executor import Executor
@@ -256,16 +255,14 @@ class RetentionClock:
     def __init__(self, clock: Clock, last_seen: int) -> None:
         self._wall_ns = clock.time_ns
         self._boottime_ns = boottime_of(clock)  # what passes while the machine is suspended has passed
-        self._ahead_ns = self._wall_ns() - self._boottime_ns()
+        self._steps = ClockSteps(self._wall_ns, self._boottime_ns)
         self._lag_ns = max(self._wall_ns() - last_seen * 1_000_000, 0)
         self._since_ns = self._boottime_ns()  # the last step
 
     def cutoff(self, retention_ms: int) -> int:
         """Return the moment before which a task must be over to be deleted, in milliseconds."""
         now_ns = self._boottime_ns()
-        step_ns = self._wall_ns() - now_ns - self._ahead_ns
-        self._ahead_ns += step_ns
-        if abs(step_ns) > STEP_NS:
+        if step_ns := self._steps.take():
             self._lag_ns = max(self._lag_ns + step_ns, 0)
             self._since_ns = now_ns
         if now_ns - self._since_ns >= retention_ms * 1_000_000:

@@ -14,6 +14,7 @@ from tickwheel.stores.sqlite.connection import Database
 from tickwheel.stores.sqlite.connection_thread import Call
 from tickwheel.stores.sqlite.errors import translate_error
 from tickwheel.stores.sqlite.notifier import Notifier
+from tickwheel.stores.sqlite.renewals import Renewals
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.stores.sqlite.writes import Adds, Transaction
 
@@ -91,10 +92,18 @@ class GroupCommit:
 class Writer(GroupCommit):
     """Writes tasks, and counts them."""
 
-    def __init__(self, database: Database, notifier: Notifier, everywhere: News, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        notifier: Notifier,
+        everywhere: News,
+        now_ms: Callable[[], int],
+        renewals: Renewals,
+    ) -> None:
         super().__init__(database)
         self._everywhere = everywhere
         self._now_ms = now_ms
+        self._renewals = renewals
         self._notifier = notifier
         self._counted: Counter[int] = Counter()
         self._touched = News()
@@ -116,7 +125,7 @@ class Writer(GroupCommit):
         if len(adding) < 2:  # noqa: PLR2004 - company is two
             return group
         self._connection.execute("SAVEPOINT call")
-        pen = Transaction(self._connection, now=0)  # what is inserted brings its times along
+        pen = Transaction(self._connection, 0, self._renewals)  # what is inserted brings its times along
         tasks = [task for adds in adding.values() for task in adds.tasks]
         done = pen.insert(tasks, [body for adds in adding.values() for body in adds.bodies])
         self._connection.execute("RELEASE call")
@@ -130,7 +139,7 @@ class Writer(GroupCommit):
         return [call for call in group if call not in adding]
 
     def _work(self, call: Call) -> None:
-        pen = Transaction(self._connection, self._now_ms())
+        pen = Transaction(self._connection, self._now_ms(), self._renewals)
         call.answer = call.work(pen)
         self._counted.update(pen.counted)
         call.touched = pen.touched

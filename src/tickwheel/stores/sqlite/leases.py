@@ -1,13 +1,13 @@
 """Nodes and the partitions they own.
 
 A node that holds a lock file (node_locks.py) owns its partitions until it releases them or dies; their leases are
-stored with `FOREVER` as their end. Where locks do not work, a node has to renew itself and its leases in time. Both
-kinds may share a file.
+stored with `FOREVER` as their stamp. Where locks do not work, a node has to renew itself and its leases in time, and
+each renewal makes the stamp (`expires_at`) larger; how long ago that was is up to who looks (renewals.py). Both kinds
+may share a file.
 """
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 import apsw
 from msgspec.structs import replace
@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from tickwheel.stores.contract import MEMBERS, Lease
 from tickwheel.stores.sqlite.node_locks import Member, NodeLocks
 from tickwheel.stores.sqlite.reads import held_of
+from tickwheel.stores.sqlite.renewals import FOREVER, Renewals
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.stores.sqlite.writes import Transaction
 
 __all__ = [
-    "FOREVER",
     "acquire",
     "beat",
     "checkpoint",
@@ -35,20 +35,20 @@ __all__ = [
     "still_held",
 ]
 
-FOREVER: Final = 2**62  # the end of a lease that does not expire
-
 
 def members(connection: apsw.Connection) -> list[Member]:
     """List all nodes that were not found dead so far."""
     return [Member(*row) for row in connection.execute(SQL["members"])]
 
 
-def leases(connection: apsw.Connection, now: int) -> tuple[list[Lease], list[Member]]:
-    """List the leases that are held now, and the nodes."""
-    held = [
-        Lease(partition=part, node=node, epoch=epoch, nonce="", expires_at=_end(expires_at), checkpoint=checkpoint)
-        for part, node, epoch, expires_at, checkpoint in connection.execute(SQL["leases"], (now,))
-    ]
+def leases(connection: apsw.Connection, now: int, renewals: Renewals) -> tuple[list[Lease], list[Member]]:
+    """List the leases that are held now, with their end as far as this process can tell, and the nodes."""
+    held = []
+    for part, node, epoch, stamp, ttl_ms, checkpoint in connection.execute(SQL["leases"]):
+        left_ms = None if stamp >= FOREVER else renewals.left_ms(part, epoch, stamp, ttl_ms)
+        if left_ms != 0:
+            end = None if left_ms is None else now + left_ms
+            held.append(Lease(partition=part, node=node, epoch=epoch, nonce="", expires_at=end, checkpoint=checkpoint))
     return held, members(connection)
 
 
@@ -111,18 +111,21 @@ def reap(pen: Transaction, nodes: Iterable[str], locks: NodeLocks, is_dead: Call
 
 def beat(pen: Transaction, node: str, ttl_ms: int, handlers: str | None, version: str) -> list[Member]:
     """Say that a node without a lock lives, and return all nodes."""
-    pen.connection.execute(SQL["forget_the_dead"], (pen.now,))
-    said = node, handlers, version
-    if all((each.node, each.handlers, each.version) != said for each in members(pen.connection)):
+    found = {member.node: member for member in members(pen.connection)}
+    before = found.get(node)
+    if before is None or (before.handlers, before.version) != (handlers, version):
         pen.touched.touch(MEMBERS)
-    pen.connection.execute(SQL["beat"], (node, pen.now + ttl_ms, handlers, version))
+    stamp = max(pen.now + ttl_ms, before.expires_at + 1 if before else 0)  # it grows, also after a step back
+    pen.connection.execute(SQL["beat"], (node, stamp, ttl_ms, handlers, version))
+    pen.renewals.left_ms(node, 0, stamp, ttl_ms)
     return members(pen.connection)
 
 
-def forget(pen: Transaction, node: str) -> None:
-    """Forget a node without a lock; its leases stay as they are."""
-    for member in members(pen.connection):
-        if member.node == node and not member.lock:
+def forget(pen: Transaction, nodes: Iterable[str], is_gone: Callable[[Member], bool] = lambda _: True) -> None:
+    """Forget nodes without a lock, if they are still gone; their leases stay as they are."""
+    found = {member.node: member for member in members(pen.connection) if not member.lock}
+    for node in nodes:
+        if node in found and is_gone(found[node]):
             pen.connection.execute(SQL["leave"], (node,))
             pen.touched.touch(MEMBERS)
 
@@ -134,42 +137,46 @@ def acquire(pen: Transaction, partitions: Sequence[int], node: str, ttl_ms: int 
     """Take leases that nobody holds; without a time they are held until the node releases them, or dies."""
     rows = list(pen.connection.execute(SQL["partitions"]))
     nodes = {member.node for member in members(pen.connection)}
-    expires_at = FOREVER if ttl_ms is None else pen.now + ttl_ms
+    stamp = FOREVER if ttl_ms is None else pen.now + ttl_ms
     got = []
     for part in dict.fromkeys(partitions):
         if not 0 <= part < len(rows):
             continue
-        _, owner, epoch, _, ends, checkpoint = rows[part]
-        if ends > pen.now and (ends < FOREVER or owner in nodes):
+        _, owner, epoch, _, seen, seen_ttl_ms, checkpoint = rows[part]
+        if pen.renewals.is_held(part, epoch, seen, seen_ttl_ms) and (seen < FOREVER or owner in nodes):
             continue
         lease = Lease(
             partition=part,
             node=node,
             epoch=epoch + 1,
             nonce=secrets.token_hex(8),
-            expires_at=_end(expires_at),
+            expires_at=None if ttl_ms is None else stamp,
             checkpoint=checkpoint,
         )
+        pen.connection.execute(SQL["lease"], (node, lease.epoch, lease.nonce, stamp, ttl_ms or 0, part))
+        if ttl_ms is not None:
+            pen.renewals.left_ms(part, lease.epoch, stamp, ttl_ms)
         got.append(lease)
-    _write(pen, got, expires_at)
     return got
 
 
 def renew(pen: Transaction, held: Sequence[Lease], ttl_ms: int) -> list[Lease]:
     """Hold on to leases that expire."""
-    renewed = [replace(lease, expires_at=pen.now + ttl_ms) for lease in still_held(pen.connection, held, pen.now)]
-    _write(pen, renewed, pen.now + ttl_ms)
+    renewed = [replace(lease, expires_at=pen.now + ttl_ms) for lease in still_held(pen.connection, held, pen.renewals)]
+    for lease in renewed:
+        stamp = pen.connection.execute(SQL["renew"], (pen.now + ttl_ms, ttl_ms, lease.partition)).get
+        pen.renewals.left_ms(lease.partition, lease.epoch, stamp, ttl_ms)
     return renewed
 
 
-def still_held(connection: apsw.Connection, held: Sequence[Lease], now: int) -> list[Lease]:
+def still_held(connection: apsw.Connection, held: Sequence[Lease], renewals: Renewals) -> list[Lease]:
     """Return those leases that are still their holders'."""
-    return [replace(lease, checkpoint=checkpoint) for lease, checkpoint in held_of(connection, held, now).values()]
+    return [replace(lease, checkpoint=checkpoint) for lease, checkpoint in held_of(connection, held, renewals).values()]
 
 
 def release(pen: Transaction, held: Sequence[Lease], locks: NodeLocks) -> list[str]:
     """Give leases back; return the nodes that are gone with their last one."""
-    ours = held_of(pen.connection, held, pen.now)
+    ours = held_of(pen.connection, held, pen.renewals)
     pen.connection.executemany(SQL["release"], ((part,) for part in ours))
     pen.touched.touch(*ours)
     if ours:
@@ -181,15 +188,5 @@ def release(pen: Transaction, held: Sequence[Lease], locks: NodeLocks) -> list[s
 
 def checkpoint(pen: Transaction, held: Sequence[Lease], moment: int) -> None:
     """Note how far owned partitions are."""
-    ours = held_of(pen.connection, held, pen.now)
+    ours = held_of(pen.connection, held, pen.renewals)
     pen.connection.executemany(SQL["checkpoint"], ((moment, part) for part in ours))
-
-
-def _write(pen: Transaction, held: Iterable[Lease], expires_at: int) -> None:
-    pen.connection.executemany(
-        SQL["lease"], ((lease.node, lease.epoch, lease.nonce, expires_at, lease.partition) for lease in held)
-    )
-
-
-def _end(expires_at: int) -> int | None:
-    return None if expires_at >= FOREVER else expires_at

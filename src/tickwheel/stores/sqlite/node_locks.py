@@ -54,9 +54,10 @@ class Member(msgspec.Struct, frozen=True, gc=False):
     inode: int  # of its lock file
     process: str  # see `describe_process`; "" where there is nothing like it
     database: int  # the inode of the database that it has open
-    expires_at: int  # of a node without a lock
+    expires_at: int  # of a node without a lock: a stamp that grows with each heartbeat, see renewals.py
     handlers: str | None = None  # that it has, as JSON; None if it did not say
     version: str = ""  # of tickwheel
+    ttl_ms: int = 0  # of a node without a lock: how long it is alive without a heartbeat
 
 
 class NodeLock:
@@ -148,10 +149,8 @@ class NodeLocks:
             return lock, member
         raise refused or OSError(errno.EEXIST, "no free name for a lock file")
 
-    def is_alive(self, member: Member, now_ms: int) -> bool:
-        """Tell whether a node is alive."""
-        if not member.lock:
-            return now_ms < member.expires_at
+    def is_alive(self, member: Member) -> bool:
+        """Tell whether a node that has a lock is alive."""
         if member.database != self._database:
             return False
         path = self.path(member)
@@ -198,9 +197,8 @@ class NodeLocks:
 class Peers:
     """Notices on the event loop when nodes of other processes end."""
 
-    def __init__(self, locks: NodeLocks, now_ms: Callable[[], int], on_death: Callable[[], None]) -> None:
+    def __init__(self, locks: NodeLocks, on_death: Callable[[], None]) -> None:
         self._locks = locks
-        self._now_ms = now_ms
         self._on_death = on_death
         self._loop = asyncio.get_running_loop()
         self._processes: dict[str, int] = {}  # a pidfd for each lock file: readable when the process has ended
@@ -249,8 +247,7 @@ class Peers:
 
     def _probe(self) -> None:
         self._timer = self._loop.call_later(PROBE_S, self._probe) if self._probed else None
-        now_ms = self._now_ms()
-        if not all(self._locks.is_alive(member, now_ms) for member in self._probed):
+        if not all(map(self._locks.is_alive, self._probed)):
             self._on_death()
 
 

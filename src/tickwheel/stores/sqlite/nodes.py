@@ -5,7 +5,7 @@
     leave       the node is written as one that wants nothing; with its last partition it is gone, and so is its lock
     close       all of that at once
 
-Where a lock file cannot be made or locked, the node has no lock, and it and its leases expire by time.
+Where a lock file cannot be made or locked, the node has no lock, and it and its leases expire by time (renewals.py).
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from tickwheel.stores.sqlite import leases as owning
 from tickwheel.stores.sqlite.connection_thread import ConnectionThread
 from tickwheel.stores.sqlite.node_locks import Member, NodeLock, NodeLocks, Peers, visible_pid
 from tickwheel.stores.sqlite.notifier import Notifier, ping
+from tickwheel.stores.sqlite.renewals import Renewals
 from tickwheel.stores.sqlite.writes import Transaction
 
 __all__ = ["Nodes"]
@@ -39,7 +40,7 @@ AGAIN_S: Final = 0.1  # after what a dead node had could not be freed
 
 UNSUPPORTED: Final = (
     "%s: node locks do not work here (%s); leases expire by time instead, so that a task may run again if its process "
-    "is suspended, and a dead process is noticed after the lease (3 s)"
+    "is suspended, and a dead process is noticed when its lease is over (3 to 4 s)"
 )
 
 _encode = msgspec.json.Encoder().encode
@@ -56,6 +57,7 @@ class Nodes:
         writes: ConnectionThread[Transaction],
         reads: ConnectionThread[apsw.Connection],
         now_ms: Callable[[], int],
+        renewals: Renewals,
         *,
         use_locks: bool,
     ) -> None:
@@ -64,15 +66,17 @@ class Nodes:
         self._writes = writes
         self._reads = reads
         self._now_ms = now_ms
+        self._renewals = renewals
         self._loop = asyncio.get_running_loop()
         self._locks = NodeLocks(path)
-        self._peers = Peers(self._locks, now_ms, self._on_death)
+        self._peers = Peers(self._locks, self._on_death)
         self._ours: dict[str, tuple[NodeLock, Member]] = {}
         self._changing: Counter[str] = Counter()  # nodes that are just being written or given up
         self._published: dict[str, tuple[str | None, str]] = {}  # handlers and version of nodes of this store
         self._tasks: set[asyncio.Task[None]] = set()
         self._reaping = False
         self._died = False  # somebody did, since the last look
+        self._next_look: asyncio.TimerHandle | None = None  # for nodes without a lock
         self.timed = not use_locks
 
     # -- nodes
@@ -97,19 +101,18 @@ class Nodes:
 
     async def online(self) -> list[Node]:
         """List the nodes that live and take partitions."""
-        now = self._now_ms()
         found = await self._reads.call(owning.members)
         return [
             Node(each.node, None if each.handlers is None else frozenset(_decode(each.handlers)), each.version)
             for each in found
-            if each.active and self._locks.is_alive(each, now)
+            if each.active and self._is_alive(each)
         ]
 
     async def leave(self, node: str) -> None:
         """Let a node want nothing more."""
         ours = self._ours.get(node)
         if ours is None:
-            await self._writes.call(lambda pen: owning.forget(pen, node))
+            await self._writes.call(lambda pen: owning.forget(pen, [node]))
         else:
             with self._change({node}):
                 if await self._writes.call(lambda pen: owning.leave(pen, ours[1], self._locks)):
@@ -118,17 +121,16 @@ class Nodes:
     async def leases(self) -> list[Lease]:
         """List the leases that are held by nodes that live."""
         now = self._now_ms()
-        held, found = await self._reads.call(lambda file: owning.leases(file, now))
-        living = {member.node for member in found if self._locks.is_alive(member, now)}
+        held, found = await self._reads.call(lambda file: owning.leases(file, now, self._renewals))
+        living = {member.node for member in found if self._is_alive(member)}
         return [lease for lease in held if lease.expires_at is not None or lease.node in living]
 
     async def unresponsive(self) -> list[tuple[str, int | None]]:
         """Return the nodes of other processes that live and do not respond, with their pid if it is visible here."""
-        now = self._now_ms()
         found = [
             member
             for member in await self._reads.call(owning.members)
-            if member.lock and not self._locks.is_ours(member) and self._locks.is_alive(member, now)
+            if member.lock and not self._locks.is_ours(member) and self._locks.is_alive(member)
         ]
         asked = (asyncio.to_thread(ping, self._locks.path(member), RESPONSE_S) for member in found)
         answers = zip(found, await asyncio.gather(*asked), strict=True)
@@ -138,6 +140,7 @@ class Nodes:
     async def close(self) -> None:
         """Give up all nodes of this store, with what they own."""
         self._peers.close()
+        self._look_again([])
         for task in list(self._tasks):
             task.cancel()
         if self._ours:
@@ -181,8 +184,7 @@ class Nodes:
         """Hold on to leases, or see which are still held."""
         if self.timed:
             return await self._writes.call(lambda pen: owning.renew(pen, leases, ttl_ms))
-        now = self._now_ms()
-        return await self._reads.call(lambda file: owning.still_held(file, leases, now))
+        return await self._reads.call(lambda file: owning.still_held(file, leases, self._renewals))
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """Give leases back."""
@@ -266,18 +268,37 @@ class Nodes:
 
     # -- locks of others
 
+    def _is_alive(self, member: Member) -> bool:
+        return self._locks.is_alive(member) if member.lock else self._left_ms(member) > 0
+
+    def _left_ms(self, member: Member) -> int:
+        return self._renewals.left_ms(member.node, 0, member.expires_at, member.ttl_ms)
+
     async def _without_dead(self, found: list[Member]) -> list[Member]:
         """Forget nodes that died, and return the others."""
-        now = self._now_ms()
-        alive = [member for member in found if self._locks.is_alive(member, now)]
+        self._renewals.forget_all_but({member.node for member in found})
+        alive = [member for member in found if self._is_alive(member)]
         dead = [member.node for member in found if member.lock and member not in alive]
+        silent = [member.node for member in found if not member.lock and member not in alive]
         if dead:
             reaped = await self._writes.call(
-                lambda pen: owning.reap(pen, dead, self._locks, lambda each: not self._locks.is_alive(each, now))
+                lambda pen: owning.reap(pen, dead, self._locks, lambda each: not self._is_alive(each))
             )
             if reaped:
                 log.info("%s: taking over from nodes whose process ended: %s", self._path, ", ".join(reaped))
+        if silent:
+            await self._writes.call(lambda pen: owning.forget(pen, silent, lambda each: not self._is_alive(each)))
+        self._look_again(alive)
         return alive
+
+    def _look_again(self, alive: list[Member]) -> None:
+        """Look whether nodes without a lock were renewed when the first could be over; one without does so anyway."""
+        if self._next_look is not None:
+            self._next_look.cancel()
+            self._next_look = None
+        left_ms = [self._left_ms(member) for member in alive if not member.lock]
+        if left_ms and not self.timed:
+            self._next_look = self._loop.call_later(min(left_ms) / 1000, self._on_death)
 
     def _on_death(self) -> None:
         self._died = True

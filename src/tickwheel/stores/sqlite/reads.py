@@ -10,6 +10,7 @@ import msgspec
 from tickwheel.stores import validation
 from tickwheel.stores.contract import Due, Finish, Lease, Rank
 from tickwheel.stores.quarantine import unreadable
+from tickwheel.stores.sqlite.renewals import Renewals
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks.fields import sayable
 from tickwheel.tasks.record import LISTED, Run, Status, Task, UnreadableTask
@@ -74,14 +75,15 @@ def _decode(body: bytes, task_id: str) -> Task:
     return task
 
 
-def held_of(connection: apsw.Connection, leases: Sequence[Lease], now: int) -> dict[int, tuple[Lease, int]]:
+def held_of(connection: apsw.Connection, leases: Sequence[Lease], renewals: Renewals) -> dict[int, tuple[Lease, int]]:
     """Leave out leases that are not their holders' any more; return the others by partition, with their checkpoint."""
     rows = list(connection.execute(SQL["partitions"]))
     held = {}
     for lease in leases:
         if 0 <= lease.partition < len(rows):
-            part, node, epoch, nonce, expires_at, checkpoint = rows[lease.partition]
-            if (lease.node, lease.epoch, lease.nonce) == (node, epoch, nonce) and now < expires_at:
+            part, node, epoch, nonce, stamp, ttl_ms, checkpoint = rows[lease.partition]
+            ours = (lease.node, lease.epoch, lease.nonce) == (node, epoch, nonce)
+            if ours and renewals.is_held(part, epoch, stamp, ttl_ms):
                 held[part] = lease, checkpoint
     return held
 
@@ -95,7 +97,7 @@ def finishable(connection: apsw.Connection, finishes: Sequence[Finish]) -> list[
 def _is_finishable(rows: Sequence[tuple[Any, ...]], lease: Lease) -> bool:
     if not 0 <= lease.partition < len(rows):
         return False
-    _, node, epoch, nonce, _, _ = rows[lease.partition]
+    _, node, epoch, nonce, *_ = rows[lease.partition]
     return (lease.epoch, lease.nonce) == (epoch, nonce) or (lease.node == node and lease.epoch < epoch)
 
 
@@ -145,20 +147,20 @@ def history(connection: apsw.Connection, task_id: str, limit: int) -> list[Run]:
 def due(
     connection: apsw.Connection,
     leases: Sequence[Lease],
-    now: int,
+    renewals: Renewals,
     until: int,
     after: tuple[int, str] | None,
     limit: int,
 ) -> list[Due]:
     """List what comes due in owned partitions."""
-    parts = listed(list(held_of(connection, leases, now)))
+    parts = listed(list(held_of(connection, leases, renewals)))
     begin, last_id = after or (-1, "")
     return [Due(*row) for row in connection.execute(SQL["due"], (begin, last_id, until, parts, limit))]
 
 
 def overdue(
     leases: Sequence[Lease],
-    now: int,
+    renewals: Renewals,
     until: int,
     after: Rank | None,
     limit: int,
@@ -170,7 +172,7 @@ def overdue(
     Where much is to be left out, it ends before the limit is reached; it is to be called again with the rank that is
     returned. Otherwise that is None.
     """
-    parts, left_out = listed(list(held_of(connection, leases, now))), listed(without)
+    parts, left_out = listed(list(held_of(connection, leases, renewals))), listed(without)
     found: list[Due] = []
     priority, begin, last_id = after or (_next_priority(connection, PRIORITY_MAX + 1), -1, "")
     while priority is not None:
@@ -197,10 +199,10 @@ def _next_priority(connection: apsw.Connection, below: int) -> int | None:
 
 
 def orphans(
-    connection: apsw.Connection, leases: Sequence[Lease], now: int, limit: int
+    connection: apsw.Connection, leases: Sequence[Lease], renewals: Renewals, limit: int
 ) -> tuple[list[Task], list[UnreadableTask]]:
     """List running tasks that were claimed under an earlier lease, oldest first; and what could not be read of them."""
-    epochs = {part: lease.epoch for part, (lease, _) in held_of(connection, leases, now).items()}
+    epochs = {part: lease.epoch for part, (lease, _) in held_of(connection, leases, renewals).items()}
     left = [serial for part, epoch, serial in connection.execute(SQL["running"]) if epoch < epochs.get(part, 0)]
     found: list[Task] = []
     passed: list[UnreadableTask] = []

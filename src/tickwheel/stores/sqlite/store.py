@@ -19,6 +19,7 @@ from typing import Final
 
 import apsw
 
+from tickwheel.clock import SystemClock
 from tickwheel.errors import StoreClosed, StoreUnavailable
 from tickwheel.stores import listing, validation
 from tickwheel.stores.contract import (
@@ -49,6 +50,7 @@ from tickwheel.stores.sqlite.forks import run_in_use
 from tickwheel.stores.sqlite.group_commit import Reader, Writer
 from tickwheel.stores.sqlite.nodes import Nodes
 from tickwheel.stores.sqlite.notifier import Notifier
+from tickwheel.stores.sqlite.renewals import Renewals
 from tickwheel.stores.sqlite.schema import TASKS
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.stores.sqlite.writes import PURGE_ROWS, Adds, Transaction
@@ -69,23 +71,32 @@ class SqliteStore:
     finish_by_epoch = True
 
     def __init__(
-        self, database: Database, partitions: int, now_ms: Callable[[], int], *, node_locks: bool = True
+        self,
+        database: Database,
+        partitions: int,
+        now_ms: Callable[[], int],
+        boottime_ns: Callable[[], int],
+        *,
+        node_locks: bool = True,
     ) -> None:
         self.path = database.path
         self.partitions = partitions
         self._now_ms = now_ms
+        self._renewals = Renewals(boottime_ns)
         self._hints = Notifications()
         self._quarantine = Quarantine()
         self._database = database
         everywhere = News.unknown([MEMBERS, *range(partitions)])
         notifier = Notifier(database.path, everywhere, self._hints.tell)
-        self._writer = Writer(database, notifier, everywhere, now_ms)
+        self._writer = Writer(database, notifier, everywhere, now_ms, self._renewals)
         self._reader = Reader(database)
         self._writes: ConnectionThread[Transaction] = ConnectionThread(
             "tickwheel-writer", self._writer.do, look=self._look, tell=self._hints.tell, abandon=self._abandon
         )
         self._reads: ConnectionThread[apsw.Connection] = ConnectionThread("tickwheel-reader", self._reader.do)
-        self._nodes = Nodes(database.path, notifier, self._writes, self._reads, now_ms, use_locks=node_locks)
+        self._nodes = Nodes(
+            database.path, notifier, self._writes, self._reads, now_ms, self._renewals, use_locks=node_locks
+        )
         self._loop = asyncio.get_running_loop()
         self._closed = False
 
@@ -105,13 +116,14 @@ class SqliteStore:
         path: Path,
         *,
         now_ms: Callable[[], int],
+        boottime_ns: Callable[[], int] = SystemClock.boottime_ns,
         partitions: int = 64,
         node_locks: bool = True,
         create: bool = True,
     ) -> "SqliteStore":
         """Open a file, or create it if that is wanted; how many partitions it has is decided then.
 
-        Without node locks, leases expire by time.
+        Without node locks, leases expire by `boottime_ns`, whatever happens to the wall clock (`now_ms`).
         """
 
         def make_partitions(connection: apsw.Connection) -> None:
@@ -126,7 +138,7 @@ class SqliteStore:
         if stored < 1:
             run_in_use(database.close)
             raise StoreUnavailable(f"{path}: it has no partitions; it is damaged")
-        return cls(database, stored, now_ms, node_locks=node_locks)
+        return cls(database, stored, now_ms, boottime_ns, node_locks=node_locks)
 
     async def close(self) -> None:
         """Do what waits, and let go of the file."""
@@ -272,7 +284,7 @@ class SqliteStore:
     async def due(self, leases: Sequence[Lease], until: int, after: tuple[int, str] | None, limit: int) -> list[Due]:
         """List what comes due, by run_at and id."""
         validation.check_limit(limit)
-        return await self._reads.call(lambda file: reads.due(file, leases, self._now_ms(), until, after, limit))
+        return await self._reads.call(lambda file: reads.due(file, leases, self._renewals, until, after, limit))
 
     async def overdue(
         self, leases: Sequence[Lease], until: int, after: Rank | None, limit: int, without: Collection[str] = ()
@@ -282,7 +294,7 @@ class SqliteStore:
         left_out, found = list(without), list[Due]()
         while True:  # others read in between
             rows, after = await self._reads.call(
-                partial(reads.overdue, leases, self._now_ms(), until, after, limit - len(found), left_out)
+                partial(reads.overdue, leases, self._renewals, until, after, limit - len(found), left_out)
             )
             found += rows
             if after is None:
@@ -316,7 +328,7 @@ class SqliteStore:
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
         """List running tasks that were claimed under an earlier lease."""
         validation.check_limit(limit)
-        found, passed = await self._reads.call(lambda file: reads.orphans(file, leases, self._now_ms(), limit))
+        found, passed = await self._reads.call(lambda file: reads.orphans(file, leases, self._renewals, limit))
         self._quarantine.report(passed)
         return found
 

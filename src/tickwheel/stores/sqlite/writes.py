@@ -17,6 +17,7 @@ from tickwheel.stores.contract import Conflict, Finish, Lease, OnConflict
 from tickwheel.stores.mutations import settle, step_for
 from tickwheel.stores.notifications import News
 from tickwheel.stores.sqlite.reads import NUMBERS, Row, finishable, held_of, load
+from tickwheel.stores.sqlite.renewals import Renewals
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks import transitions
 from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
@@ -49,9 +50,10 @@ class Adds:
 class Transaction:
     """What one call writes with: it remembers what it changed, and how the counts change."""
 
-    def __init__(self, connection: apsw.Connection, now: int) -> None:
+    def __init__(self, connection: apsw.Connection, now: int, renewals: Renewals) -> None:
         self._connection = connection
         self._now = now
+        self.renewals = renewals
         self.touched = News()
         self.counted: Counter[int] = Counter()
 
@@ -158,7 +160,8 @@ class Transaction:
         """Tell whether a task runs; one that cannot be read does only while the lease it was claimed under is held."""
         if task.status is not Status.RUNNING or not isinstance(task, UnreadableTask):
             return task.status is Status.RUNNING
-        return bool(self._connection.execute(SQL["is_held"], (serial, self._now)).get)
+        claimed_under = self._connection.execute(SQL["claimed_under"], (serial,)).fetchone()
+        return claimed_under is not None and self.renewals.is_held(*claimed_under)
 
     def cancel(self, ids: Sequence[str], reason: str, *, run_only: bool) -> list[Task | None]:
         """Cancel tasks, or ask them to stop."""
@@ -184,7 +187,7 @@ class Transaction:
 
     def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> tuple[list[Task], list[UnreadableTask]]:
         """Make pending tasks running; return those, and what could not be read of what was wanted."""
-        held = held_of(self._connection, leases, self._now)
+        held = held_of(self._connection, leases, self.renewals)
         there = load(self._connection, ids)
         passed = [task for _, task in there.values() if isinstance(task, UnreadableTask)]
         for task in passed:
@@ -206,7 +209,7 @@ class Transaction:
 
     def move(self, leases: Sequence[Lease], ids: Sequence[str], partition: int) -> list[str]:
         """Move pending tasks to another partition; return which."""
-        held = held_of(self._connection, leases, self._now)
+        held = held_of(self._connection, leases, self.renewals)
         moved = [
             (serial, transitions.move(task, partition))
             for serial, task in load(self._connection, ids).values()

@@ -58,7 +58,7 @@ DELETE FROM runs WHERE id = ?
 DELETE FROM runs WHERE (id, attempt) IN (SELECT id, attempt FROM runs WHERE finished_at < ? LIMIT ?)
 
 -- name: members
-SELECT node, active, lock, inode, process, database, expires_at, handlers, version FROM nodes ORDER BY node
+SELECT node, active, lock, inode, process, database, expires_at, handlers, version, ttl_ms FROM nodes ORDER BY node
 
 -- name: join
 REPLACE INTO nodes (node, active, lock, inode, process, database, expires_at, handlers, version)
@@ -71,14 +71,10 @@ UPDATE nodes SET handlers = ?, version = ? WHERE node = ? RETURNING 1
 UPDATE nodes SET active = 0 WHERE node = ? AND active = 1 RETURNING 1
 
 -- name: beat
-REPLACE INTO nodes (node, expires_at, handlers, version) VALUES (?, ?, ?, ?)
+REPLACE INTO nodes (node, expires_at, ttl_ms, handlers, version) VALUES (?, ?, ?, ?, ?)
 
 -- name: leave
 DELETE FROM nodes WHERE node = ?
-
--- Of those that hold no lock.
--- name: forget_the_dead
-DELETE FROM nodes WHERE expires_at <= ? AND lock = ''
 
 -- name: is_owner
 SELECT EXISTS (SELECT 1 FROM partitions WHERE node = ?)
@@ -87,13 +83,17 @@ SELECT EXISTS (SELECT 1 FROM partitions WHERE node = ?)
 UPDATE partitions SET node = '', expires_at = 0 WHERE node = ? RETURNING part
 
 -- name: leases
-SELECT part, node, epoch, expires_at, checkpoint FROM partitions WHERE expires_at > ? ORDER BY part
+SELECT part, node, epoch, expires_at, ttl_ms, checkpoint FROM partitions WHERE node <> '' ORDER BY part
 
 -- name: partitions
-SELECT part, node, epoch, nonce, expires_at, checkpoint FROM partitions ORDER BY part
+SELECT part, node, epoch, nonce, expires_at, ttl_ms, checkpoint FROM partitions ORDER BY part
 
 -- name: lease
-UPDATE partitions SET node = ?, epoch = ?, nonce = ?, expires_at = ? WHERE part = ?
+UPDATE partitions SET node = ?, epoch = ?, nonce = ?, expires_at = ?, ttl_ms = ? WHERE part = ?
+
+-- It grows, also after the clock was set back.
+-- name: renew
+UPDATE partitions SET expires_at = max(?, expires_at + 1), ttl_ms = ? WHERE part = ? RETURNING expires_at
 
 -- The nonce stays: until another node has it, its last owner can still finish what ran.
 -- name: release
@@ -160,9 +160,9 @@ SELECT body, id, part, status, run_at, priority, version, finished_at, handler F
 -- name: row_by_id
 SELECT body, id, part, status, run_at, priority, version, finished_at, handler FROM tasks WHERE id = ?
 
--- Whether a row is claimed under a lease that is held now.
--- name: is_held
-SELECT 1 FROM tasks JOIN partitions USING (part, epoch) WHERE serial = ? AND status = 2 AND expires_at > ?
+-- The lease under which a row is claimed, if that is the last one of its partition.
+-- name: claimed_under
+SELECT part, epoch, expires_at, ttl_ms FROM tasks JOIN partitions USING (part, epoch) WHERE serial = ? AND status = 2
 
 -- What is pending, by time: all of it is in the index.
 -- name: list_due
