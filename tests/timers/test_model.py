@@ -111,8 +111,8 @@ class Model:
     def stop(self) -> list[int]:
         left = self.of("due", "running", "pending")
         for entry in left:
-            if entry.state == "running":
-                entry.deadline = self.next_deadline(entry)
+            if entry.state == "running":  # it would be placed when its run ends: after what waits for the same moment
+                entry.deadline, entry.order = self.next_deadline(entry), self.order + 1
             entry.state = "cancelled"
         return [entry.number for entry in sorted(left, key=lambda entry: (entry.deadline, entry.order))]
 
