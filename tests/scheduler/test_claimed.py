@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from tests.scheduler.flaky import FlakyStore
 from tests.scheduler.worlds import World
+from tickwheel.errors import StoreUnavailable
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.tasks import Status, Task
 
@@ -258,3 +260,105 @@ def test_a_claimed_task_does_not_begin_while_its_cancel_waits_for_another_claim(
         assert [what for _, what in world.ran] == ["b"]
 
     world.play(story)
+
+
+class SlowAnswers(FlakyStore):
+    """A store whose answers take a while: what it was asked to finish is written by then."""
+
+    async def finish(self, *args: Any) -> list[bool]:
+        accepted: list[bool] = await self._store.finish(*args)
+        await asyncio.sleep(0.005)
+        return accepted
+
+
+VERBS: dict[str, Callable[[AsyncScheduler], Awaitable[object]]] = {
+    "cancel": lambda scheduler: scheduler.cancel("a"),
+    "pause": lambda scheduler: scheduler.pause("a"),
+    "reschedule": lambda scheduler: scheduler.reschedule("a", delay=1),
+    "amend": lambda scheduler: scheduler.amend("a", {"what": "other"}),
+    "run_now": lambda scheduler: scheduler.run_now("a"),
+    "delete": lambda scheduler: scheduler.delete("a"),
+    "apply": lambda scheduler: scheduler.apply("pause", ["a"]),
+}
+
+
+async def give_up(call: Awaitable[object]) -> None:
+    """Make a call, and wait for its answer for two milliseconds."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.002):
+            await call
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_claimed_task_runs_once_if_the_caller_of_a_verb_gives_up(world: World, verb: str) -> None:
+    world.store = SlowAnswers(world.store, -1, after=False)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        await give_up(VERBS[verb](scheduler))
+        await asyncio.sleep(10)
+        assert [what for _, what in world.ran] == ["a"]
+        assert (await scheduler.get("a")).status is Status.COMPLETED
+        assert len(await scheduler.history("a")) == 1
+
+    world.play(story)
+    assert "lost" not in world.kinds("a")
+
+
+def test_what_is_cancelled_elsewhere_after_its_claim_was_given_up_never_begins(world: World) -> None:
+    world.store = SlowAnswers(world.store, -1, after=False)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        await give_up(scheduler.pause("a"))
+        async with world.scheduler(run=False) as other:
+            assert (await other.cancel("a")).status is Status.CANCELLED
+        await asyncio.sleep(10)
+        assert world.ran == []
+
+    world.play(story)
+
+
+def test_a_second_verb_waits_for_the_claim_that_the_first_gives_up(world: World) -> None:
+    world.store = SlowAnswers(world.store, -1, after=False)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        await give_up(scheduler.pause("a"))
+        assert (await scheduler.cancel("a")).status is Status.CANCELLED
+        await asyncio.sleep(10)
+        assert world.ran == []
+
+    world.play(story)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_claimed_task_runs_once_if_the_answer_to_giving_it_up_is_lost(world: World, *, written: bool) -> None:
+    store = world.store = FlakyStore(world.store, -1, after=written)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        store._fail_at = store.calls + 1
+        with pytest.raises(StoreUnavailable):
+            await scheduler.pause("a")
+        assert store.failed == "finish"
+        await asyncio.sleep(10)
+        assert [what for _, what in world.ran] == ["a"]
+        assert len(await scheduler.history("a")) == 1
+
+    world.play(story)
+
+
+def test_a_scheduler_that_stops_waits_until_a_claim_is_given_up(world: World) -> None:
+    world.store = SlowAnswers(world.store, -1, after=False)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        await give_up(scheduler.pause("a"))
+        await scheduler.stop()
+        [task] = await world.store.get(["a"])
+        assert task is not None
+        assert (task.status, task.crashes) == (Status.PENDING, 0)
+
+    world.play(story)
+    assert "lost" not in world.kinds("a")
