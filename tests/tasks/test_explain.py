@@ -41,6 +41,28 @@ def task(run_at: int = 5_000, **fields: Any) -> Task:
         (task(), Around(now=NOW, nodes=0), None, "no_handler", "waiting for a node with handler 'h'; nodes online: 0"),
         (task(), Around(now=NOW), "no_handler", "no_handler", "waiting for a node with handler 'h'"),
         (
+            task(handler="x"),
+            HERE,
+            "no_processes",
+            "no_handler",
+            "waiting for a node with handler 'x'; nodes online: 2; this node has it, but no processes to run it in: set "
+            "processes to 1 or more",
+        ),
+        (
+            task(),
+            Around(now=NOW),
+            "no_threads",
+            "no_handler",
+            "waiting for a node with handler 'h'; this node has it, but no threads to run it on: set threads to 1 or more",
+        ),
+        (
+            task(),
+            HERE,
+            "no_threads",
+            "no_capacity",
+            "waiting for its node, for a free worker or for its handler's limit; due since 1970-01-01T00:00:05Z",
+        ),
+        (
             task(handler="webhook"),
             Around(now=NOW, nodes=1, handlers={"h"}),
             None,

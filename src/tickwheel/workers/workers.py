@@ -118,15 +118,18 @@ class Workers:
             return room_ahead(room, 0 if rate is None else rate.expected(now_s))
 
         def room_of(handler: Handler) -> tuple[int, int]:
-            line = self._lines.get(handler.runs_in)
-            room = 1 if line is None else line.room_of(handler)
-            return room, room if line is None else worth_claiming(f"handler {handler.name}", room)
+            room = self._lines[handler.runs_in].room_of(handler)
+            return room, worth_claiming(f"handler {handler.name}", room)
 
         free = {name: pool.free - len(self._lines[name]) for name, pool in self._pools.items()}
         free["loop"] = LOOP_AHEAD
         pools = {name: worth_claiming(name, room) for name, room in free.items()}
         free["loop"] = LOOP_SLOTS
         return Capacity(registry, pools, free, room_of, claimed)
+
+    def can_run(self, handler: Handler) -> bool:
+        """Tell whether there is a pool for a handler, full or not."""
+        return handler.runs_in in self._pools
 
     def has(self, task_id: str) -> bool:
         """Tell whether a run of a task waits or goes on here."""

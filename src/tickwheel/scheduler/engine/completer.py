@@ -25,6 +25,7 @@ from tickwheel.errors import (
     Fail,
     InvalidDuration,
     InvalidResult,
+    InvalidWorkers,
     ProcessDied,
     RetryAfter,
     RunCancelled,
@@ -120,6 +121,8 @@ class Completer:
         elif outcome.raised:
             self._decide_raised(task, error, now)
         elif isinstance(error, UnknownHandler):
+            self._postpone(replace(task, reason_code="no_handler"), now + NO_HANDLER_MS, str(error))
+        elif isinstance(error, InvalidWorkers):  # where the store does not tell which handler is due
             self._postpone(replace(task, reason_code="no_handler"), now + NO_HANDLER_MS, str(error))
         elif isinstance(error, WorkersFull):
             self._postpone(replace(task, reason_code="no_capacity"), now + NO_ROOM_MS, str(error))
