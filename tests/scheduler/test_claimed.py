@@ -13,6 +13,7 @@ from tests.scheduler.flaky import FlakyStore
 from tests.scheduler.worlds import World
 from tickwheel.errors import StoreUnavailable
 from tickwheel.scheduler import AsyncScheduler
+from tickwheel.stores.contract import Conflict
 from tickwheel.tasks import Status, Task
 
 
@@ -362,3 +363,38 @@ def test_a_scheduler_that_stops_waits_until_a_claim_is_given_up(world: World) ->
 
     world.play(story)
     assert "lost" not in world.kinds("a")
+
+
+async def add(scheduler: AsyncScheduler, on_conflict: Any) -> Task:
+    return await scheduler.add("note", {"what": "new"}, id="a", delay=5, on_conflict=on_conflict)
+
+
+async def add_many(scheduler: AsyncScheduler, on_conflict: Any) -> Task:
+    [task] = await scheduler.add_many(
+        [{"handler": "note", "args": {"what": "new"}, "id": "a", "delay": 5}], on_conflict=on_conflict
+    )
+    return task
+
+
+async def add_each(scheduler: AsyncScheduler, on_conflict: Any) -> Task:
+    [conflict] = await scheduler.add_each(
+        [{"handler": "note", "args": {"what": "new"}, "id": "a", "delay": 5}], on_conflict=on_conflict
+    )
+    assert isinstance(conflict, Conflict)
+    return conflict.task
+
+
+@pytest.mark.parametrize("on_conflict", ["replace", "debounce"])
+@pytest.mark.parametrize("call", [add, add_many, add_each])
+def test_a_claimed_task_that_is_replaced_or_debounced_runs_once_and_as_it_is_then(
+    world: World, on_conflict: str, call: Callable[[AsyncScheduler, str], Awaitable[Task]]
+) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        task = await call(scheduler, on_conflict)
+        assert task.status is Status.PENDING
+        await asyncio.sleep(10)
+        assert world.ran == [(task.run_at, "new")]
+        assert (await scheduler.get("a")).status is Status.COMPLETED
+
+    world.play(story)

@@ -58,6 +58,7 @@ KINDS: dict[Action, Kind] = {
     "run": "rescheduled",
     "delete": "cancelled",
 }
+CHANGING: frozenset[OnConflict] = frozenset(("replace", "debounce"))  # an `add` that changes what is there
 SWEEP_PAGE = 500  # tasks a commit
 AMEND_TRIES = 200  # against others who change the same task: where four do without a pause, one try in 20 succeeds
 VERSION_MAX = 2**53 - 1  # counts changes, exact in every JSON
@@ -195,17 +196,20 @@ class Verbs(ABC):
             except TickwheelError as error:
                 answers[place] = error
         named = {place: task for place, task in drafts.items() if "id" in tasks[place]}
-        refused = await self._refused(named, on_conflict) if named else {}  # an id that was just made is nobody else's
-        while True:
-            answers = [refused.get(place, answer) for place, answer in enumerate(answers)]
-            wanted = {place: task for place, task in drafts.items() if place not in refused}
-            try:
-                conflicts = await self._add_noted(list(wanted.values()), on_conflict)
-                break
-            except (DuplicateTask, TaskRunning) as error:  # somebody was quicker
-                refused |= {place: error for place, task in wanted.items() if task.id == error.task_id}
+        async with self._kept_from_beginning(named.values(), on_conflict):
+            refused = await self._refused(named, on_conflict) if named else {}  # a new id is nobody else's
+            while True:
+                answers = [refused.get(place, answer) for place, answer in enumerate(answers)]
+                wanted = {place: task for place, task in drafts.items() if place not in refused}
+                try:
+                    conflicts = await self._add_noted(list(wanted.values()), on_conflict)
+                    break
+                except (DuplicateTask, TaskRunning) as error:  # somebody was quicker
+                    refused |= {place: error for place, task in wanted.items() if task.id == error.task_id}
         for place, conflict in zip(wanted, conflicts, strict=True):
             answers[place] = conflict
+            if on_conflict in CHANGING:
+                self._note(conflict.task, None)  # as it was before, it may have come due while it was held back
         return cast("list[Conflict | TickwheelError]", answers)
 
     def build_task(
@@ -239,11 +243,21 @@ class Verbs(ABC):
         with self.events.adding(drafts) as witnessed:
             if witnessed is not drafts:
                 check_readable(witnessed)
-            conflicts = await self._opened.add(witnessed, on_conflict)
+            if self._engine is None or on_conflict not in CHANGING:
+                conflicts = await self._opened.add(witnessed, on_conflict)
+            else:
+                async with self._kept_from_beginning(witnessed, on_conflict):
+                    conflicts = await self._opened.add(witnessed, on_conflict)
         if self._engine is not None or self.events.heard:
             for conflict in conflicts:
                 self._note(conflict.task, "added" if conflict.added else None)
         return conflicts
+
+    def _kept_from_beginning(
+        self, drafts: Iterable[Task], on_conflict: OnConflict
+    ) -> AbstractAsyncContextManager[None]:
+        """Hold back the tasks that an `add` changes, as any other verb that changes a task does."""
+        return self._held_back(*(task.id for task in drafts)) if on_conflict in CHANGING else nullcontext()
 
     # -- changing
 
