@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tickwheel.tasks import Status, Task
-from tickwheel.tasks.explain import Around, Obstacle, explain
+from tickwheel.tasks.explain import NO_POOL, Around, Obstacle, explain
 
 NOW = 10_000
 HERE = Around(now=NOW, nodes=2, handlers={"h", "webhook"})
@@ -45,15 +45,14 @@ def task(run_at: int = 5_000, **fields: Any) -> Task:
             HERE,
             "no_processes",
             "no_handler",
-            "waiting for a node with handler 'x'; nodes online: 2; this node has it, but no processes to run it in: set "
-            "processes to 1 or more",
+            f"waiting for a node with handler 'x'; nodes online: 2; {NO_POOL['no_processes']}",
         ),
         (
             task(),
             Around(now=NOW),
             "no_threads",
             "no_handler",
-            "waiting for a node with handler 'h'; this node has it, but no threads to run it on: set threads to 1 or more",
+            f"waiting for a node with handler 'h'; {NO_POOL['no_threads']}",
         ),
         (
             task(),

@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from tickwheel.tasks.destinations import WEBHOOK
 from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
 
-__all__ = ["STUCK", "Around", "Obstacle", "ReasonCode", "explain", "is_due"]
+__all__ = ["NO_POOL", "STUCK", "Around", "Obstacle", "ReasonCode", "explain", "is_due"]
 
 ReasonCode = Literal[
     "not_due",

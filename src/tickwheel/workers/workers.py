@@ -135,11 +135,13 @@ class Workers:
         """Tell whether a run of a task waits or goes on here."""
         return task_id in self._jobs
 
-    def obstacle(self, handler: Handler) -> Literal["no_capacity", "limit_reached"] | None:
+    def obstacle(
+        self, handler: Handler
+    ) -> Literal["no_capacity", "limit_reached", "no_threads", "no_processes"] | None:
         """Say what keeps a run of a handler from beginning now; None if nothing does."""
         line, pool = self._lines.get(handler.runs_in), self._pools.get(handler.runs_in)
         if line is None or pool is None:
-            return "no_capacity"
+            return "no_threads" if handler.runs_in == "thread" else "no_processes"
         if handler.concurrency is not None and line.room_of(handler) <= 0:
             return "limit_reached"
         return None if self.free and pool.free > len(line) else "no_capacity"

@@ -429,11 +429,10 @@ class Engine:
             return "store_unavailable"
         if task.handler not in self._registry:
             return None if self._router.routes else "no_handler"
-        if not self._can_run(task.handler):
-            return "no_threads" if self._registry.find(task.handler).runs_in == "thread" else "no_processes"
-        if len(self._executor) >= self._options.in_flight_max:
+        handler = self._registry.find(task.handler)
+        if len(self._executor) >= self._options.in_flight_max and self._workers.can_run(handler):
             return "no_capacity"
-        return self._workers.obstacle(self._registry.find(task.handler))
+        return self._workers.obstacle(handler)
 
     # -- what it looks like; to be asked on its loop
 
