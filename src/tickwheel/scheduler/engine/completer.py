@@ -13,6 +13,7 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -43,6 +44,7 @@ from tickwheel.tasks import transitions
 from tickwheel.tasks.record import Status, Task
 from tickwheel.tasks.transitions import Ended
 from tickwheel.workers import Outcome
+from tickwheel.workers.results import name_of
 
 __all__ = ["STOPPED", "Completer", "event_for_failure", "event_for_orphan", "plain"]
 
@@ -108,10 +110,11 @@ class Completer:
         """Decide what becomes of a task whose run ended, or could not begin."""
         try:
             self._decide(task, outcome)
-        except Exception as error:
-            # An exception that a handler raised may itself raise when it is formatted.
-            log.exception("task %r: its outcome cannot be written, and counts as a failure", task.id)
-            kind = type(outcome.error or error).__name__
+        except BaseException as error:
+            # An exception that a handler raised may itself raise when it is formatted, and what it raises may, too.
+            kind = name_of(error if outcome.error is None else outcome.error)
+            with suppress(BaseException):
+                log.exception("task %r: its outcome cannot be written, and counts as a failure", task.id)
             self._fail(task, plain(f"{kind}, which cannot be shown"))
 
     def _decide(self, task: Task, outcome: Outcome) -> None:
@@ -120,9 +123,7 @@ class Completer:
             self.settle(task, transitions.succeed(task, outcome.value, now), "completed")
         elif outcome.raised:
             self._decide_raised(task, error, now)
-        elif isinstance(error, UnknownHandler):
-            self._postpone(replace(task, reason_code="no_handler"), now + NO_HANDLER_MS, str(error))
-        elif isinstance(error, InvalidWorkers):  # where the store does not tell which handler is due
+        elif isinstance(error, (UnknownHandler, InvalidWorkers)):  # the store does not tell which handler is due
             self._postpone(replace(task, reason_code="no_handler"), now + NO_HANDLER_MS, str(error))
         elif isinstance(error, WorkersFull):
             self._postpone(replace(task, reason_code="no_capacity"), now + NO_ROOM_MS, str(error))
@@ -340,7 +341,7 @@ def asked_ms(task: Task, error: RetryAfter | Snooze) -> int | None:
         return -(-to_ns(error.delay) // 1_000_000)  # type: ignore[arg-type] # checked here
     except BaseException as why:  # noqa: BLE001 - the delay is an object of the handler's, which may raise anything
         usual = f"{SNOOZE_MS // 1000} s" if isinstance(error, Snooze) else "its usual wait"
-        words = why if isinstance(why, InvalidDuration) else f"its delay raised {type(why).__name__}"
+        words = why if isinstance(why, InvalidDuration) else f"its delay raised {name_of(why)}"
         log.warning("task %r raised %s: %s; %s is used instead", task.id, type(error).__name__, words, usual)
         return None
 
@@ -350,7 +351,7 @@ def describe(error: BaseException) -> str:
     try:
         return plain("".join(traceback.format_exception(error)))
     except BaseException as failure:  # noqa: BLE001 - its own methods take part in it, and may raise anything
-        return plain(f"{type(error).__name__}, which cannot be shown: {type(failure).__name__} was raised")
+        return plain(f"{name_of(error)}, which cannot be shown: {name_of(failure)} was raised")
 
 
 def plain(text: str) -> str:
