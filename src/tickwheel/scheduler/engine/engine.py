@@ -423,10 +423,10 @@ class Engine:
         """Say what keeps a task from beginning, or its run from ending, as far as it is known here alone."""
         if self._executor.is_stuck(task.id):
             return "stuck"
+        if self._unreachable and self._ownership.had_last(task.partition):
+            return "store_unavailable"
         if not self._ownership.keeps(task.partition):
             return None
-        if self._unreachable:
-            return "store_unavailable"
         if task.handler not in self._registry:
             return None if self._router.routes else "no_handler"
         handler = self._registry.find(task.handler)
