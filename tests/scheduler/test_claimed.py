@@ -11,7 +11,7 @@ import pytest
 
 from tests.scheduler.flaky import FlakyStore
 from tests.scheduler.worlds import World
-from tickwheel.errors import StoreUnavailable
+from tickwheel.errors import DuplicateTask, StoreUnavailable
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.stores.contract import Conflict
 from tickwheel.tasks import Status, Task
@@ -396,5 +396,58 @@ def test_a_claimed_task_that_is_replaced_or_debounced_runs_once_and_as_it_is_the
         await asyncio.sleep(10)
         assert world.ran == [(task.run_at, "new")]
         assert (await scheduler.get("a")).status is Status.COMPLETED
+
+    world.play(story)
+
+
+def test_a_claimed_task_is_pending_to_its_own_process_until_it_begins(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        stored = await add_claimed(world, scheduler, "a", 20)
+        seen = [
+            await scheduler.get("a"),
+            *(await scheduler.list()).tasks,
+            await scheduler.resume("a"),
+            await scheduler.retry("a"),
+            await scheduler.add("note", {"what": "b"}, id="a", on_conflict="keep"),
+            *await scheduler.get_many(["a"]),
+        ]
+        with pytest.raises(DuplicateTask, match=r"\(pending\)") as refused:
+            await scheduler.add("note", {"what": "b"}, id="a")
+        [each] = await scheduler.add_each([{"handler": "note", "args": {"what": "b"}, "id": "a"}])
+        assert isinstance(each, DuplicateTask)
+        for task in (*seen, refused.value.task, each.task):
+            assert task is not None
+            assert (task.status, task.attempt, task.started_at) == (Status.PENDING, 0, None)
+        assert seen[0] is not None
+        assert seen[0].reason_code == "not_due"
+        assert (await scheduler.list(status=Status.RUNNING)).tasks == []
+        async with world.scheduler(run=False) as other:
+            assert (await other.get("a")).status is Status.RUNNING, "to others it is taken"
+        assert await world.store.get(["a"]) == [stored], "its claim stands"
+        await asyncio.sleep(10)
+        assert world.ran == [(stored.run_at, "a")]
+
+    world.play(story)
+
+
+def test_a_task_that_has_begun_is_running_to_its_own_process(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("work", {"what": "a", "seconds": 5}, delay=1, id="a")
+        await asyncio.sleep(1.001)
+        assert [what for _, what in world.ran] == ["a"]
+        task = await scheduler.get("a")
+        assert (task.status, task.attempt) == (Status.RUNNING, 1)
+        assert (await scheduler.list(status=Status.RUNNING)).tasks == [task]
+
+    world.play(story)
+
+
+def test_a_claimed_task_that_another_process_asked_to_stop_is_shown_as_it_is_stored(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        async with world.scheduler(run=False) as other:
+            await other.cancel("a")
+        task = await scheduler.get("a")
+        assert (task.status, task.cancel_requested) in [(Status.RUNNING, True), (Status.CANCELLED, True)]
 
     world.play(story)

@@ -102,11 +102,21 @@ class Verbs(ABC):
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         """List tasks, newest first by default, page by page."""
         page = await self._opened.query(wanted, cursor, limit)
-        return replace(page, tasks=await self.explain(page.tasks))
+        tasks = await self.explain(page.tasks)
+        if wanted.status is Status.RUNNING:
+            tasks = [task for task in tasks if task.status is Status.RUNNING]
+        return replace(page, tasks=tasks)
+
+    def _seen(self, task: Task) -> Task:
+        """Return a task of the store as this process sees it: claimed here and not begun, it is pending."""
+        if self._engine is None or task.status is not Status.RUNNING or isinstance(task, UnreadableTask):
+            return task
+        return task if self._engine.has_begun(task) else transitions.unclaimed(task)
 
     async def explain(self, tasks: Sequence[Task]) -> list[Task]:
         """Return tasks of the store with why they are not running, as of now, in `reason_code` and `reason`."""
         await self._set_clock()
+        tasks = [self._seen(task) for task in tasks]
         now = self._now()
         asked = any(is_due(task, now) and task.queue is None for task in tasks)
         around = await self._around(now) if asked else Around(now=now)
@@ -123,7 +133,7 @@ class Verbs(ABC):
 
     async def get_many(self, ids: Sequence[str]) -> list[Task | None]:
         """Return tasks by id, in that order; None for each that is not there."""
-        return await self._opened.get(ids)
+        return [None if task is None else self._seen(task) for task in await self._opened.get(ids)]
 
     async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
         """Count tasks; of very many, some, and it says so."""
@@ -236,22 +246,38 @@ class Verbs(ABC):
             try:
                 there[task.id], _ = transitions.add(there[task.id], task, on_conflict)
             except TickwheelError as error:
-                refused[place] = error
+                refused[place] = self._duplicate(error) if isinstance(error, DuplicateTask) else error
         return refused
 
     async def _add_noted(self, drafts: Sequence[Task], on_conflict: OnConflict) -> list[Conflict]:
         with self.events.adding(drafts) as witnessed:
             if witnessed is not drafts:
                 check_readable(witnessed)
-            if self._engine is None or on_conflict not in CHANGING:
-                conflicts = await self._opened.add(witnessed, on_conflict)
-            else:
-                async with self._kept_from_beginning(witnessed, on_conflict):
+            try:
+                if self._engine is None or on_conflict not in CHANGING:
                     conflicts = await self._opened.add(witnessed, on_conflict)
+                else:
+                    async with self._kept_from_beginning(witnessed, on_conflict):
+                        conflicts = await self._opened.add(witnessed, on_conflict)
+            except DuplicateTask as error:
+                seen = self._duplicate(error)
+                if seen is error:
+                    raise
+                raise seen from None
         if self._engine is not None or self.events.heard:
             for conflict in conflicts:
                 self._note(conflict.task, "added" if conflict.added else None)
+        if on_conflict == "keep":
+            return [
+                conflict if conflict.added else replace(conflict, task=self._seen(conflict.task))
+                for conflict in conflicts
+            ]
         return conflicts
+
+    def _duplicate(self, error: DuplicateTask) -> DuplicateTask:
+        """Return an error with the task as this process sees it."""
+        seen = self._seen(error.task)
+        return error if seen is error.task else DuplicateTask(seen)
 
     def _kept_from_beginning(
         self, drafts: Iterable[Task], on_conflict: OnConflict

@@ -419,6 +419,10 @@ class Engine:
         self._executor.cancel(task_id)
         self.queues.leases.cancel(task_id)
 
+    def has_begun(self, task: Task) -> bool:
+        """Tell whether a running task has begun, as far as it is known here alone."""
+        return self._executor.has_begun(task)
+
     def obstacle(self, task: Task) -> Obstacle | None:
         """Say what keeps a task from beginning, or its run from ending, as far as it is known here alone."""
         if self._executor.is_stuck(task.id):

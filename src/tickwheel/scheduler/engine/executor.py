@@ -130,6 +130,16 @@ class Executor:
         """Return the partitions in which something runs or waits for a worker, and is not just being written."""
         return {flight.task.partition for flight in self._flights.values() if self._workers.has(flight.task.id)}
 
+    def has_begun(self, task: Task) -> bool:
+        """Tell whether a running task has begun, as far as it is known here: what is claimed ahead has not.
+
+        Of a task that runs at most once, the claim is the begin.
+        """
+        flight = self._flights.get(task.id)
+        if flight is None or flight.begun is not None or flight.task.attempt != task.attempt:
+            return True
+        return task.at_most_once or task.cancel_requested or task.paused
+
     def is_stuck(self, task_id: str) -> bool:
         """Tell whether a task is stuck: its handler ignores its timeout."""
         return task_id in self._workers.stuck
