@@ -115,6 +115,7 @@ def build_task(handler: Handler, wishes: Mapping[str, Any], task_id: object, now
     known([said for said in wishes if said not in TO_WHOM], WISHES)
     unusual = _unusual(wishes, handler.retry, handler.timeout_ms)
     _check_at_most_once(unusual["at_most_once"], unusual["retry"])
+    _check_times(unusual["times"], unusual["trigger"])
     first = _first(wishes, unusual["trigger"], now_ns)
     return Task(
         id=name,
@@ -180,6 +181,8 @@ def build_update(task: Task, args: object, wishes: Mapping[str, Any], now_ns: in
     after = msgspec.structs.replace(task, **changed)
     if said & {"at_most_once", "retry", "retries"}:
         _check_at_most_once(after.at_most_once, after.retry)
+    if "times" in said:
+        _check_times(after.times, after.trigger)
     return after
 
 
@@ -215,6 +218,12 @@ def _times(wishes: Mapping[str, Any], trigger: Trigger) -> int:
     if times == 0:
         raise invalid("times", times, "how often it is due, at least 1, or -1 for ever")
     return times
+
+
+def _check_times(times: int, trigger: Trigger) -> None:
+    """Refuse what would run once and says otherwise."""
+    if times != 1 and isinstance(trigger, Once):
+        raise InvalidTask(f"times={times} needs every or cron; a task without them runs once").within("times")
 
 
 def partition_of(task_id: str, partitions: int) -> int:
