@@ -1,9 +1,9 @@
-"""How tasks look: a table or a page for people, one JSON value for programs (`--json`).
+r"""How tasks look: a table or a page for people, one JSON value for programs (`--json`).
 
 What is stored is text of anyone who may add tasks: nothing of it reaches a terminal as a command, or rich as markup.
 
->>> visible("order-7\\x1b[31m"), visible("two\\nlines"), visible("[red]")
-('order-7\\\\x1b[31m', 'two\\\\nlines', '\\\\[red]')
+>>> visible("order-7\x1b[31m"), visible("two\nlines"), visible("[red]")
+('order-7\\x1b[31m', 'two\\nlines', '\\[red]')
 >>> span(480), span(61_000), span(30 * 86_400_000 + 3_700_000)
 ('0.5 s', '1 m 1 s', '30 d 1 h')
 """

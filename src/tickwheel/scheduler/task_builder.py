@@ -5,7 +5,7 @@ POST /v1/tasks {"handler": ..., "delay": ...} -+--> build_task() --> Task, each 
 tickwheel add HANDLER ARGS --delay 30d       --+            `-> an error with `.field`, and nothing was written
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypedDict
 from zlib import crc32
@@ -179,11 +179,16 @@ def build_update(task: Task, args: object, wishes: Mapping[str, Any], now_ns: in
         meta = changed.get("meta", task.meta)
         changed["args"] = _checked(task.args if args is None else args, meta)
     after = msgspec.structs.replace(task, **changed)
-    if said & {"at_most_once", "retry", "retries"}:
+    _check_update(after, said)
+    return after
+
+
+def _check_update(after: Task, said: Collection[str]) -> None:
+    """Refuse what does not go together, as far as it was said now."""
+    if not {"at_most_once", "retry", "retries"}.isdisjoint(said):
         _check_at_most_once(after.at_most_once, after.retry)
     if "times" in said:
         _check_times(after.times, after.trigger)
-    return after
 
 
 def _moved(task: Task, first: int, grid_at: int | None) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -110,11 +109,10 @@ class Completer:
         """Decide what becomes of a task whose run ended, or could not begin."""
         try:
             self._decide(task, outcome)
-        except BaseException as error:
-            # An exception that a handler raised may itself raise when it is formatted, and what it raises may, too.
+        except Exception as error:
+            # An exception that a handler raised may itself raise when it is formatted.
+            log.exception("task %r: its outcome cannot be written, and counts as a failure", task.id)
             kind = name_of(error if outcome.error is None else outcome.error)
-            with suppress(BaseException):
-                log.exception("task %r: its outcome cannot be written, and counts as a failure", task.id)
             self._fail(task, plain(f"{kind}, which cannot be shown"))
 
     def _decide(self, task: Task, outcome: Outcome) -> None:
