@@ -9,8 +9,7 @@ HTTP: see docs/queues.md. Within one process, and without durability, `DelayQueu
 
 import tempfile
 
-from tickwheel import Scheduler
-from tickwheel.tasks import RetryPolicy
+from tickwheel import RetryPolicy, Scheduler
 
 QUICKLY = RetryPolicy(retries=5, first_ms=200, jitter=0)  # the usual is 1,000 times, after a second and more
 

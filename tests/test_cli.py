@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tickwheel import Scheduler
-from tickwheel.cli import app, commands
+from tickwheel.cli import app, commands, output
 
 pytestmark = pytest.mark.slow  # each test starts programs
 
@@ -306,3 +306,45 @@ def test_only_add_creates_a_store(tmp_path: Path, command: str) -> None:
     said = tickwheel(tmp_path, *command.split(), code=1)
     assert "no such file: tasks.db; check the path, or create it with" in said
     assert not list(tmp_path.iterdir())
+
+
+NASTY = "x\x1b]0;owned\x07\x1b[31mred\n[bold]\x9b\u202e\\"
+
+
+def test_control_characters_and_markup_of_what_is_stored_are_shown_and_not_obeyed(shop: Path) -> None:
+    tickwheel(shop, "add", NASTY, "--delay", "1h", "--id", "late")
+    with Scheduler(f"sqlite:///{shop}/tasks.db", run=False) as scheduler:
+        scheduler.add("h", {"a": NASTY}, id=NASTY, delay="1h")
+        scheduler.cancel(NASTY, f"no [/] {NASTY}")
+        scheduler.add("h", id=f"more {NASTY}", delay="1h")
+    said = [
+        tickwheel(shop, "list"),
+        tickwheel(shop, "show", NASTY),
+        tickwheel(shop, "pause", f"more {NASTY}"),
+        tickwheel(shop, "resume", f"more {NASTY}"),
+        tickwheel(shop, "simulate"),
+        tickwheel(shop, "doctor", f"more {NASTY}", code=1),
+        tickwheel(shop, "cancel", f"nobody {NASTY}", code=1),
+        tickwheel(shop, "list", "--json"),
+        tickwheel(shop, "show", NASTY, "--json"),
+    ]
+    for text in said:
+        assert not set("\x1b\x07\x9b\u202e\r").intersection(text)
+    for text in said[:6]:
+        assert r"x\x1b]0;owned\x07\x1b[31mred\n[bold]\x9b\u202e" in text
+    assert answer(shop, "show", NASTY)["task"]["id"] == NASTY, "programs get it as it is"
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x1b", "\x7f", "\x9b", "\u2028", "\u2066", "\ufeff", "\U000e0041"])
+def test_each_control_character_is_escaped(character: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert output.unmarked(f"a{character}b") == f"a{character.encode('unicode_escape').decode()}b"
+    output.print_json({"a": character})
+    printed = capsys.readouterr().out
+    assert character not in printed
+    assert json.loads(printed) == {"a": character}
+
+
+def test_other_characters_are_printed_as_they_are() -> None:
+    text = "Grüße, 订单-7, שלום, 👩\u200d🚀 \\ %"
+    assert output.unmarked(text) == text
+    assert output.unmarked("two\nlines\x1b", lines=True) == "two\nlines\\x1b"

@@ -17,7 +17,7 @@ from tickwheel.timers import AsyncTimers, ManualTimers, PendingTimer, TimerHandl
 
 if TYPE_CHECKING:
     from tickwheel.scheduler import AsyncScheduler, Scheduler
-    from tickwheel.tasks import TaskContext
+    from tickwheel.tasks import LatePolicy, RetryPolicy, TaskContext
 
 __all__ = [
     "COMPILED",
@@ -27,8 +27,10 @@ __all__ = [
     "Clock",
     "DelayQueue",
     "IdleTimeouts",
+    "LatePolicy",
     "ManualTimers",
     "PendingTimer",
+    "RetryPolicy",
     "Scheduler",
     "SystemClock",
     "TTLCache",
@@ -46,7 +48,13 @@ __version__ = "0.1.0"
 COMPILED: bool = build.compiled(wheels)
 
 # Whoever wants timers alone need not wait for what durable tasks import.
-_DURABLE = {"AsyncScheduler": "scheduler", "Scheduler": "scheduler", "TaskContext": "tasks"}
+_DURABLE = {
+    "AsyncScheduler": "scheduler",
+    "LatePolicy": "tasks",
+    "RetryPolicy": "tasks",
+    "Scheduler": "scheduler",
+    "TaskContext": "tasks",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from threading import Event as Flag
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 
 from tests.scheduler.flaky import FlakyStore
 from tests.scheduler.worlds import World
+from tickwheel.errors import DuplicateTask, StoreUnavailable
 from tickwheel.scheduler import AsyncScheduler
+from tickwheel.stores.contract import Conflict
 from tickwheel.tasks import Status, Task
 
 
@@ -256,5 +259,195 @@ def test_a_claimed_task_does_not_begin_while_its_cancel_waits_for_another_claim(
         assert (await scheduler.cancel("a")).status is Status.CANCELLED
         await asyncio.sleep(10)
         assert [what for _, what in world.ran] == ["b"]
+
+    world.play(story)
+
+
+class SlowAnswers(FlakyStore):
+    """A store whose answers take a while: what it was asked to finish is written by then."""
+
+    async def finish(self, *args: Any) -> list[bool]:
+        accepted: list[bool] = await self._store.finish(*args)
+        await asyncio.sleep(0.005)
+        return accepted
+
+
+VERBS: dict[str, Callable[[AsyncScheduler], Awaitable[object]]] = {
+    "cancel": lambda scheduler: scheduler.cancel("a"),
+    "pause": lambda scheduler: scheduler.pause("a"),
+    "reschedule": lambda scheduler: scheduler.reschedule("a", delay=1),
+    "amend": lambda scheduler: scheduler.amend("a", {"what": "other"}),
+    "run_now": lambda scheduler: scheduler.run_now("a"),
+    "delete": lambda scheduler: scheduler.delete("a"),
+    "apply": lambda scheduler: scheduler.apply("pause", ["a"]),
+}
+
+
+async def give_up(call: Awaitable[object]) -> None:
+    """Make a call, and wait for its answer for two milliseconds."""
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.002):
+            await call
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_claimed_task_runs_once_if_the_caller_of_a_verb_gives_up(world: World, verb: str) -> None:
+    world.store = SlowAnswers(world.store, -1, after=False)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        await give_up(VERBS[verb](scheduler))
+        await asyncio.sleep(10)
+        assert [what for _, what in world.ran] == ["a"]
+        assert (await scheduler.get("a")).status is Status.COMPLETED
+        assert len(await scheduler.history("a")) == 1
+
+    world.play(story)
+    assert "lost" not in world.kinds("a")
+
+
+def test_what_is_cancelled_elsewhere_after_its_claim_was_given_up_never_begins(world: World) -> None:
+    world.store = SlowAnswers(world.store, -1, after=False)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        await give_up(scheduler.pause("a"))
+        async with world.scheduler(run=False) as other:
+            assert (await other.cancel("a")).status is Status.CANCELLED
+        await asyncio.sleep(10)
+        assert world.ran == []
+
+    world.play(story)
+
+
+def test_a_second_verb_waits_for_the_claim_that_the_first_gives_up(world: World) -> None:
+    world.store = SlowAnswers(world.store, -1, after=False)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        await give_up(scheduler.pause("a"))
+        assert (await scheduler.cancel("a")).status is Status.CANCELLED
+        await asyncio.sleep(10)
+        assert world.ran == []
+
+    world.play(story)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_claimed_task_runs_once_if_the_answer_to_giving_it_up_is_lost(world: World, *, written: bool) -> None:
+    store = world.store = FlakyStore(world.store, -1, after=written)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        store._fail_at = store.calls + 1
+        with pytest.raises(StoreUnavailable):
+            await scheduler.pause("a")
+        assert store.failed == "finish"
+        await asyncio.sleep(10)
+        assert [what for _, what in world.ran] == ["a"]
+        assert len(await scheduler.history("a")) == 1
+
+    world.play(story)
+
+
+def test_a_scheduler_that_stops_waits_until_a_claim_is_given_up(world: World) -> None:
+    world.store = SlowAnswers(world.store, -1, after=False)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        await give_up(scheduler.pause("a"))
+        await scheduler.stop()
+        [task] = await world.store.get(["a"])
+        assert task is not None
+        assert (task.status, task.crashes) == (Status.PENDING, 0)
+
+    world.play(story)
+    assert "lost" not in world.kinds("a")
+
+
+async def add(scheduler: AsyncScheduler, on_conflict: Any) -> Task:
+    return await scheduler.add("note", {"what": "new"}, id="a", delay=5, on_conflict=on_conflict)
+
+
+async def add_many(scheduler: AsyncScheduler, on_conflict: Any) -> Task:
+    [task] = await scheduler.add_many(
+        [{"handler": "note", "args": {"what": "new"}, "id": "a", "delay": 5}], on_conflict=on_conflict
+    )
+    return task
+
+
+async def add_each(scheduler: AsyncScheduler, on_conflict: Any) -> Task:
+    [conflict] = await scheduler.add_each(
+        [{"handler": "note", "args": {"what": "new"}, "id": "a", "delay": 5}], on_conflict=on_conflict
+    )
+    assert isinstance(conflict, Conflict)
+    return conflict.task
+
+
+@pytest.mark.parametrize("on_conflict", ["replace", "debounce"])
+@pytest.mark.parametrize("call", [add, add_many, add_each])
+def test_a_claimed_task_that_is_replaced_or_debounced_runs_once_and_as_it_is_then(
+    world: World, on_conflict: str, call: Callable[[AsyncScheduler, str], Awaitable[Task]]
+) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        task = await call(scheduler, on_conflict)
+        assert task.status is Status.PENDING
+        await asyncio.sleep(10)
+        assert world.ran == [(task.run_at, "new")]
+        assert (await scheduler.get("a")).status is Status.COMPLETED
+
+    world.play(story)
+
+
+def test_a_claimed_task_is_pending_to_its_own_process_until_it_begins(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        stored = await add_claimed(world, scheduler, "a", 20)
+        seen = [
+            await scheduler.get("a"),
+            *(await scheduler.list()).tasks,
+            await scheduler.resume("a"),
+            await scheduler.retry("a"),
+            await scheduler.add("note", {"what": "b"}, id="a", on_conflict="keep"),
+            *await scheduler.get_many(["a"]),
+        ]
+        with pytest.raises(DuplicateTask, match=r"\(pending\)") as refused:
+            await scheduler.add("note", {"what": "b"}, id="a")
+        [each] = await scheduler.add_each([{"handler": "note", "args": {"what": "b"}, "id": "a"}])
+        assert isinstance(each, DuplicateTask)
+        for task in (*seen, refused.value.task, each.task):
+            assert task is not None
+            assert (task.status, task.attempt, task.started_at) == (Status.PENDING, 0, None)
+        assert seen[0] is not None
+        assert seen[0].reason_code == "not_due"
+        assert (await scheduler.list(status=Status.RUNNING)).tasks == []
+        async with world.scheduler(run=False) as other:
+            assert (await other.get("a")).status is Status.RUNNING, "to others it is taken"
+        assert await world.store.get(["a"]) == [stored], "its claim stands"
+        await asyncio.sleep(10)
+        assert world.ran == [(stored.run_at, "a")]
+
+    world.play(story)
+
+
+def test_a_task_that_has_begun_is_running_to_its_own_process(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("work", {"what": "a", "seconds": 5}, delay=1, id="a")
+        await asyncio.sleep(1.001)
+        assert [what for _, what in world.ran] == ["a"]
+        task = await scheduler.get("a")
+        assert (task.status, task.attempt) == (Status.RUNNING, 1)
+        assert (await scheduler.list(status=Status.RUNNING)).tasks == [task]
+
+    world.play(story)
+
+
+def test_a_claimed_task_that_another_process_asked_to_stop_is_shown_as_it_is_stored(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        async with world.scheduler(run=False) as other:
+            await other.cancel("a")
+        task = await scheduler.get("a")
+        assert (task.status, task.cancel_requested) in [(Status.RUNNING, True), (Status.CANCELLED, True)]
 
     world.play(story)

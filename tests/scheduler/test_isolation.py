@@ -101,10 +101,77 @@ class Unstoppable(BaseException):
     __repr__ = __str__
 
 
-@pytest.mark.parametrize("kind", [Unspeakable, Unstoppable])
+class Unbound(Exception):
+    """Raises when it is asked for its class, as a proxy without an object does."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise RuntimeError("not loaded")
+
+
+class Hidden(Exception):
+    """Raises whatever it is asked for."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise SystemExit(name)
+
+    def __bool__(self) -> bool:
+        raise SystemExit("bool")
+
+
+class Nameless(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise KeyboardInterrupt
+
+    @property
+    def __mro__(cls) -> Any:
+        raise KeyboardInterrupt
+
+
+class Anonymous(BaseException, metaclass=Nameless):
+    def __str__(self) -> str:
+        raise SystemExit("no words")
+
+
+class Causeless(Exception):
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]
+        raise SystemExit("no cause")
+
+
+class Talkative(str):
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        raise SystemExit("bool")
+
+    def __ne__(self, other: object) -> bool:
+        raise SystemExit("ne")
+
+    __hash__ = str.__hash__
+
+
+class Worded(BaseException):
+    def __str__(self) -> str:
+        return Talkative("words")
+
+
+ODD = {
+    "Unspeakable": Unspeakable,
+    "Unstoppable": Unstoppable,
+    "Unbound": Unbound,
+    "Hidden": Hidden,
+    "Anonymous": Anonymous,
+    "Causeless": Causeless,
+    "Worded": Worded,
+}
+
+
+@pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("pool", ["loop", "thread"])
-def test_an_exception_that_cannot_be_shown_fails_its_task(kind: type[BaseException], pool: str) -> None:
-    world = World()
+def test_an_exception_that_cannot_be_shown_fails_its_task(name: str, pool: str) -> None:
+    world, kind = World(), ODD[name]
 
     async def story(scheduler: AsyncScheduler) -> None:
         async def on_loop() -> None:
@@ -121,7 +188,51 @@ def test_an_exception_that_cannot_be_shown_fails_its_task(kind: type[BaseExcepti
                 break
             await asyncio.sleep(0.01)
         assert task.status is Status.FAILED
-        assert kind.__name__ in (task.error or "")
+        assert name in (task.error or "")
+
+    world.play(story)
+
+
+class Stubborn(dict[str, int]):
+    def items(self) -> Any:
+        raise KeyboardInterrupt
+
+    __iter__ = items
+    keys = items
+
+
+class Exiting(list[int]):
+    def __iter__(self) -> Any:
+        raise SystemExit
+
+
+class Classless:
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise GeneratorExit
+
+
+@pytest.mark.parametrize("kind", [Stubborn, Exiting, Classless])
+@pytest.mark.parametrize("pool", ["loop", "thread"])
+def test_a_result_that_raises_whatever_it_is_asked_for_fails_without_a_retry(kind: Any, pool: str) -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        async def on_loop() -> Any:
+            return kind()
+
+        def on_thread() -> Any:
+            return kind()
+
+        scheduler.task("odd", retries=3)(on_loop if pool == "loop" else on_thread)
+        await scheduler.add("odd", id="odd")
+        for _ in range(1000):
+            task = await scheduler.get("odd")
+            if task.status is Status.FAILED:
+                break
+            await asyncio.sleep(0.01)
+        assert (task.status, task.failures) == (Status.FAILED, 1)
+        assert task.reason == "its result cannot be stored; it is not tried again"
 
     world.play(story)
 

@@ -59,6 +59,45 @@ def test_a_message_is_leased_when_it_is_due_and_done_when_it_is_acknowledged(wor
     assert world.kinds("m") == ["added", "started", "completed"]
 
 
+@pytest.mark.parametrize("verb", ["ack", "nack"])
+def test_what_is_settled_is_returned_as_it_is_stored(world: World, verb: str) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add_many([{"queue": "emails", "id": name, "args": {"to": "ada"}} for name in ("m", "n")])
+        await scheduler.add(queue="emails", id="o", every=60, delay=0)
+        await asyncio.sleep(1)
+        tokens = {message.id: message.lease_token for message in await scheduler.lease("emails", limit=3)}
+        await scheduler.add(queue="emails", id="m", args={"to": "eve"}, delay="1h", on_conflict="debounce")
+        await scheduler.pause("o")
+        await scheduler.cancel("n")
+        for task_id in ("m", "o"):
+            settled = await getattr(scheduler, verb)(task_id, tokens[task_id])
+            assert (await world.store.get([task_id])) == [settled]
+            assert settled.status is Status.PENDING
+            assert settled.paused is (task_id == "o")
+        with pytest.raises(LeaseLost):
+            await getattr(scheduler, verb)("n", tokens["n"])
+        await asyncio.sleep(3700)
+        [message] = await scheduler.lease("emails")
+        assert (message.id, message.args) == ("m", {"to": "eve" if verb == "ack" else "ada"}), "a retry is as before"
+
+    world.play(story)
+
+
+def test_an_ack_counts_though_its_task_cannot_be_read_afterwards(world: World) -> None:
+    store = world.store = FlakyStore(world.store, -1, after=False)
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add(queue="emails", id="m")
+        await asyncio.sleep(1)
+        message = await lease_one(scheduler)
+        store._fail_at = store.calls + 2
+        assert (await scheduler.ack("m", message.lease_token)).status is Status.COMPLETED
+        assert store.failed == "get"
+        assert (await scheduler.get("m")).status is Status.COMPLETED
+
+    world.play(story)
+
+
 def test_those_that_have_waited_longest_are_leased_first(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         for number in (3, 1, 2):

@@ -205,3 +205,52 @@ def test_a_recurring_task_stays_where_it_was_moved(cluster: Cluster) -> None:
             assert {(await b.get(f"{n}")).status for n in range(10)} == {Status.COMPLETED}
 
     cluster.perform(story)
+
+
+def test_a_task_goes_to_a_node_that_has_workers_for_its_handler(cluster: Cluster) -> None:
+    async def story() -> None:
+        cluster.options["threads"] = 0
+        async with await cluster.join("a", "of.a") as a, await cluster.join("b", "both") as b:
+            a.task("both")(print)  # on a thread, of which there is none
+            await cluster.shared(a, b)
+            for n in range(20):
+                await a.add("both", {"what": f"{n}"}, delay=5, id=f"{n}")
+            due = cluster.now() + 5000
+            await cluster.until(lambda: len(cluster.by) == 20, 7)
+            assert {name for name, *_ in cluster.by} == {"b"}
+            assert max(at for *_, at in cluster.by) <= due + 1000
+            await asyncio.sleep(1)
+            assert {(await a.get(f"{n}")).status for n in range(20)} == {Status.COMPLETED}
+            assert {len(await a.history(f"{n}")) for n in range(20)} == {1}
+
+    cluster.perform(story)
+
+
+@pytest.mark.parametrize(("pool", "option"), [("thread", "threads"), ("process", "processes")])
+@pytest.mark.parametrize("limit", [None, 1])
+@pytest.mark.parametrize("once", [False, True])
+def test_a_task_for_which_no_node_has_workers_waits_and_says_what_to_do(
+    cluster: Cluster, pool: str, option: str, limit: int | None, *, once: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        cluster.options.update(threads=0, processes=0)
+        async with await cluster.join("a", "of.a") as a:
+            a.task("both", pool=pool, concurrency=limit)(print)
+            a.task("of.c")(cluster.until)  # registering another one does not repeat the warning
+            await a.add("both", {"what": "x"}, id="x", at_most_once=once)
+            await a.add("of.a", {"what": "y"}, id="y")
+            await asyncio.sleep(100)
+            task = await a.get("x")
+            assert (task.status, task.attempt, task.reason_code) == (Status.PENDING, 0, "no_handler")
+            assert task.reason is not None
+            assert task.reason.startswith("waiting for a node with handler 'both'; nodes online: 1; this node has it")
+            assert f"set {option} to 1 or more" in task.reason
+            assert (await (await cluster.client()).get("x")).reason_code == "no_handler"
+            assert [what for _, what, _ in cluster.by] == ["y"]
+            async with await cluster.join("b", "both"):
+                await cluster.until(lambda: len(cluster.by) == 2, 10)
+            assert await a.history("x")
+
+    cluster.perform(story)
+    assert caplog.text.count("handler 'both' runs in pool") == 1
+    assert f"set {option} to 1 or more" in caplog.text

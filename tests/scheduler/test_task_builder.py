@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tickwheel.errors import InvalidCron, InvalidDuration, InvalidSchedule, InvalidTask, PayloadTooLarge
-from tickwheel.scheduler.task_builder import TaskFields, build_task, moment_of, partition_of
+from tickwheel.scheduler.task_builder import TaskFields, build_task, build_update, moment_of, partition_of
 from tickwheel.tasks import Cron, Every, Handler, LatePolicy, Once, RetryPolicy, Task
 
 NOW = 1_800_000_000_000
@@ -39,6 +39,18 @@ def test_times_are_said_in_many_ways() -> None:
     assert datetime.fromtimestamp(cron.run_at / 1000, UTC).isoformat() == "2027-01-31T16:00:00+00:00"
 
 
+def test_times_goes_with_every_or_cron() -> None:
+    assert make(times=1).times == 1, "as it is read"
+    for times in (2, -1):
+        with pytest.raises(InvalidTask, match="needs every or cron") as refused:
+            make(times=times, at=datetime(2027, 1, 15, 8, tzinfo=UTC))
+        assert refused.value.field == "times"
+        with pytest.raises(InvalidTask, match="needs every or cron"):
+            build_update(make(), None, {"times": times}, NOW * 1_000_000)
+        assert build_update(make(), None, {"times": times, "every": 5}, NOW * 1_000_000).times == times
+        assert build_update(make(every=5), None, {"times": times}, NOW * 1_000_000).times == times
+
+
 def test_tags_and_an_end_are_kept() -> None:
     task = make(tags=["vip", "gift", "vip"], expires_at=datetime(2027, 1, 15, 8, tzinfo=UTC))
     assert (task.tags, task.expires_at) == (["vip", "gift"], NOW)
@@ -67,6 +79,8 @@ def test_policies_are_said_in_short_or_in_full() -> None:
         ({"cron": "* * * * *", "tz": "Mars/Olympus"}, InvalidCron),
         ({"tz": "UTC"}, InvalidSchedule),
         ({"times": 0}, InvalidTask),
+        ({"times": 5}, InvalidTask),
+        ({"times": -1, "delay": 1}, InvalidTask),
         ({"timeout": 0}, InvalidTask),
         ({"priority": 1001}, InvalidTask),
         ({"retries": -1}, InvalidSchedule),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tickwheel.tasks import Status, Task
-from tickwheel.tasks.explain import Around, Obstacle, explain
+from tickwheel.tasks.explain import NO_POOL, Around, Obstacle, explain
 
 NOW = 10_000
 HERE = Around(now=NOW, nodes=2, handlers={"h", "webhook"})
@@ -40,6 +40,27 @@ def task(run_at: int = 5_000, **fields: Any) -> Task:
         (task(handler="x"), HERE, None, "no_handler", "waiting for a node with handler 'x'; nodes online: 2"),
         (task(), Around(now=NOW, nodes=0), None, "no_handler", "waiting for a node with handler 'h'; nodes online: 0"),
         (task(), Around(now=NOW), "no_handler", "no_handler", "waiting for a node with handler 'h'"),
+        (
+            task(handler="x"),
+            HERE,
+            "no_processes",
+            "no_handler",
+            f"waiting for a node with handler 'x'; nodes online: 2; {NO_POOL['no_processes']}",
+        ),
+        (
+            task(),
+            Around(now=NOW),
+            "no_threads",
+            "no_handler",
+            f"waiting for a node with handler 'h'; {NO_POOL['no_threads']}",
+        ),
+        (
+            task(),
+            HERE,
+            "no_threads",
+            "no_capacity",
+            "waiting for its node, for a free worker or for its handler's limit; due since 1970-01-01T00:00:05Z",
+        ),
         (
             task(handler="webhook"),
             Around(now=NOW, nodes=1, handlers={"h"}),

@@ -115,6 +115,81 @@ class HeavyError(Exception):
         super().__init__("too heavy")
 
 
+class NoArgs(Exception):
+    @property
+    def args(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("not loaded")
+
+
+class NoCause(Exception):
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("not loaded")
+
+
+class NoContext(Exception):
+    @property
+    def __context__(self) -> Any:  # type: ignore[override]
+        raise KeyboardInterrupt
+
+
+class NoPickle(Exception):
+    def __reduce__(self) -> Any:
+        raise SystemExit
+
+
+class NoWords(BaseException):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+class NoClass(Exception):
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise RuntimeError("not loaded")
+
+
+class NoAttributes(Exception):
+    def __getattribute__(self, name: str) -> Any:
+        raise SystemExit
+
+
+class NoReading(Exception):
+    """Can be read again in the process that wrote it, and nowhere else."""
+
+    def __init__(self, writer: int | None = None) -> None:
+        if writer not in (None, os.getpid()):
+            raise SystemExit
+        super().__init__(os.getpid())
+
+
+class NoNotes(Exception):
+    def add_note(self, _note: str, /) -> None:
+        raise SystemExit
+
+
+MISBEHAVING = {
+    kind.__name__: kind
+    for kind in (NoArgs, NoCause, NoContext, NoPickle, NoWords, NoClass, NoAttributes, NoReading, NoNotes)
+}
+
+
+def raise_misbehaving(kind: str) -> None:
+    raise MISBEHAVING[kind]
+
+
+class NoItems(dict[str, int]):
+    def items(self) -> Any:
+        raise KeyboardInterrupt
+
+    __iter__ = items
+    keys = items
+
+
+def return_misbehaving() -> Any:
+    return NoItems(a=1)
+
+
 def raise_odd() -> None:
     raise OddError(42, "odd")
 

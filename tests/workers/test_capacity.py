@@ -38,6 +38,7 @@ def test_a_pool_and_a_limit_bound_what_is_claimed() -> None:
     end = Flag()
     registry.register("plain")(end.wait)
     registry.register("limited", concurrency=2)(end.wait)
+    registry.register("in a process", pool="process", concurrency=2)(end.wait)
 
     @registry.register("async")
     async def run_async() -> None: ...
@@ -48,6 +49,8 @@ def test_a_pool_and_a_limit_bound_what_is_claimed() -> None:
         assert admitted(workers.capacity(registry, {}), "limited") == 2
         assert admitted(workers.capacity(registry, {}), "async") == LOOP_AHEAD
         assert admitted(workers.capacity(registry, {}), "unknown") == 0
+        assert admitted(workers.capacity(registry, {}), "in a process") == 0, "there are none"
+        assert not workers.capacity(registry, {}).admits_at_once("in a process")
         assert admitted(workers.capacity(registry, {}), "") == 1000, "the store does not tell"
         assert admitted(workers.capacity(registry, {"plain": 3}), "plain") == 1, "claimed ones count"
         assert admitted(workers.capacity(registry, {"limited": 1}), "limited") == 1

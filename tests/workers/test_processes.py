@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from tickwheel.tasks import Task
 from tickwheel.workers import Outcome, Workers
 from tickwheel.workers.child import NUMBER_BYTES, READY, Call
 from tickwheel.workers.process_pool import SPAWN, Child
+from tickwheel.workers.results import words_of
 
 
 def test_processes_are_used_again_and_no_more_than_allowed() -> None:
@@ -216,6 +218,30 @@ def test_what_is_raised_comes_out_with_its_trace() -> None:
         assert "in raise_heavy" in heavy.value.__notes__[0]
         with pytest.raises(RunFailed, match="SystemExit: enough"):
             await workers.run(in_process(functions.exit_politely), task())
+        await workers.close()
+
+    asyncio.run(main())
+
+
+def tell(told: "asyncio.Future[Outcome]", _: Task, outcome: Outcome) -> None:
+    told.set_result(outcome)
+
+
+def test_exception_that_misbehaves_fails_its_run_and_leaves_the_process_alone() -> None:
+    async def main() -> None:
+        workers = Workers(processes=1)
+        first = await workers.run(in_process(functions.pid), task())
+        for kind in functions.MISBEHAVING:
+            told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            raising = in_process(functions.raise_misbehaving)
+            workers.begin(raising, task(kind=kind), partial(tell, told))
+            _, error, raised = await told
+            assert error is not None
+            assert raised, kind
+            assert kind in f"{type(error).__name__} {words_of(error)}"
+        with pytest.raises(InvalidResult, match="KeyboardInterrupt"):
+            await workers.run(in_process(functions.return_misbehaving), task())
+        assert await workers.run(in_process(functions.pid), task()) == first
         await workers.close()
 
     asyncio.run(main())

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from tickwheel.tasks import RetryPolicy
+from tickwheel import RetryPolicy
 
 SECRET_KEY = "for a demonstration"  # noqa: S105
 USE_TZ = True

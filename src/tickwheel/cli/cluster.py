@@ -43,7 +43,7 @@ def cluster(
             ends = [lease.expires_at for lease in its if lease.expires_at is not None]
             end = output.moment(min(ends)) if ends else "when its process ends"
             which = ranges(sorted(lease.partition for lease in its))
-            table.add_row(node, str(len(its)), which, str(max(lease.epoch for lease in its)), end)
+            table.add_row(output.visible(node), str(len(its)), which, str(max(lease.epoch for lease in its)), end)
         console.print(table)
 
 

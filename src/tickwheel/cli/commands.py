@@ -41,7 +41,7 @@ def plainly(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except TickwheelError as error:
-            print(f"tickwheel: {error}", file=sys.stderr)
+            print(f"tickwheel: {output.unmarked(str(error), lines=True)}", file=sys.stderr)
             raise typer.Exit(1) from None
 
     return run
@@ -133,7 +133,8 @@ def show_one(task: Task, *, as_json: bool) -> None:
     else:
         wait_ms = task.run_at - now_ms()
         reason = f"due in {output.span(wait_ms)}" if task.reason_code == "not_due" and wait_ms > 0 else task.reason
-        console.print(f"{task.id}: {task.listed_status}{f', {reason}' if reason else ''}", highlight=False)
+        words = f"{task.id}: {task.listed_status}{f', {reason}' if reason else ''}"
+        console.print(output.visible(words), highlight=False)
 
 
 @app.command("list")
@@ -170,7 +171,7 @@ def list_tasks(
         return
     output.print_tasks(console, page.tasks)
     if page.cursor is not None:
-        console.print(f"there are more: --cursor {page.cursor}", style="dim", highlight=False)
+        console.print(f"there are more: --cursor {output.visible(page.cursor)}", style="dim", highlight=False)
 
 
 @app.command()

@@ -65,11 +65,11 @@ def doctor(
     else:
         for finding in findings:
             mark = "[green]ok[/]   " if finding.fine else "[yellow]wrong[/]"
-            console.print(f"{mark} {finding.check}: {finding.says}", highlight=False)
+            console.print(f"{mark} {output.visible(f'{finding.check}: {finding.says}')}", highlight=False)
             if finding.advice:
-                console.print(f"      {finding.advice}", style="yellow", highlight=False)
+                console.print(f"      {output.visible(finding.advice)}", style="yellow", highlight=False)
         if reason is not None:
-            console.print(f"{task_id}: {reason}", highlight=False)
+            console.print(output.visible(f"{task_id}: {reason}"), highlight=False)
         if not wrong:
             console.print("nothing is wrong", style="green")
     if wrong:

@@ -68,7 +68,7 @@ def simulate(
         output.print_json([{"at": at, "id": task_id, "handler": name} for at, task_id, name in runs])
         return
     for at, task_id, name in runs:
-        console.print(f"{output.moment(at)}  {task_id}  {name}", highlight=False)
+        console.print(output.visible(f"{output.moment(at)}  {task_id}  {name}"), highlight=False)
     if len(runs) == limit:
         console.print(f"these are the first {limit:,}; --limit shows more", style="dim", highlight=False)
 

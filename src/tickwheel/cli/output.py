@@ -1,9 +1,14 @@
-"""How tasks look: a table or a page for people, one JSON value for programs (`--json`).
+r"""How tasks look: a table or a page for people, one JSON value for programs (`--json`).
 
+What is stored is text of anyone who may add tasks: nothing of it reaches a terminal as a command, or rich as markup.
+
+>>> visible("order-7\x1b[31m"), visible("two\nlines"), visible("[red]")
+('order-7\\x1b[31m', 'two\\nlines', '\\[red]')
 >>> span(480), span(61_000), span(30 * 86_400_000 + 3_700_000)
 ('0.5 s', '1 m 1 s', '30 d 1 h')
 """
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -18,7 +23,13 @@ from rich.table import Table
 from tickwheel.stores.contract import Page
 from tickwheel.tasks import Run, Status, Task, UnreadableTask
 
-__all__ = ["print_json", "print_task", "print_tasks", "span"]
+__all__ = ["print_json", "print_task", "print_tasks", "span", "unmarked", "visible"]
+
+# Control characters, those that change the direction of text or are not seen, and halves of characters.
+CONTROL: Final = re.compile(
+    "[\\x00-\\x1f\\x7f-\\x9f\\xad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb"
+    "\\ud800-\\udfff\\U000e0000-\\U000e007f]"
+)
 
 UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 STEPS: Final = tuple(pairwise(UNITS))
@@ -36,7 +47,25 @@ STYLE_OF_STATUS = {
 
 def print_json(value: Any) -> None:
     """Print a value for programs."""
-    print(msgspec.json.format(msgspec.json.encode(whole(value)), indent=1).decode())
+    written = msgspec.json.format(msgspec.json.encode(whole(value)), indent=1).decode()
+    print("\n".join(CONTROL.sub(_in_json, line) for line in written.split("\n")))  # inside of texts there is none
+
+
+def _in_json(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[first : first + 2].hex()}" for first in range(0, len(units), 2))
+
+
+def unmarked(text: str, *, lines: bool = False) -> str:
+    """Make control characters visible, as Python writes them; of a text of several lines, those within each line."""
+    if lines:
+        return "\n".join(map(unmarked, text.splitlines()))
+    return CONTROL.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """Make text that is stored fit to be printed by rich: without control characters, and not as markup."""
+    return escape(unmarked(text, lines=lines))
 
 
 def whole(value: Any) -> Any:
@@ -70,7 +99,14 @@ def print_tasks(console: Console, tasks: Iterable[Task]) -> None:
     table = Table("id", "handler", "status", "due (UTC)", "attempts", "reason")
     for task in tasks:
         status = f"[{STYLE_OF_STATUS[task.listed_status]}]{task.listed_status}[/]"
-        table.add_row(task.id, task.handler, status, moment(task.run_at), str(task.attempt), task.reason or "")
+        table.add_row(
+            visible(task.id),
+            visible(task.handler),
+            status,
+            moment(task.run_at),
+            str(task.attempt),
+            visible(task.reason or ""),
+        )
     console.print(table)
 
 
@@ -89,21 +125,21 @@ def print_task(console: Console, task: Task, runs: Iterable[Run]) -> None:
     """Print everything about a task."""
     table = Table.grid(padding=(0, 2))
     for name, value in (
-        ("id", task.id),
-        ("handler", task.handler),
+        ("id", visible(task.id)),
+        ("handler", visible(task.handler)),
         ("status", f"[{STYLE_OF_STATUS[task.listed_status]}]{task.listed_status}[/]"),
-        ("reason", escape(task.reason or "")),
-        ("reason code", task.reason_code or ""),
+        ("reason", visible(task.reason or "")),
+        ("reason code", visible(task.reason_code or "")),
         ("due (UTC)", moment(task.run_at)),
-        ("trigger", str(task.trigger)),
-        ("arguments", msgspec.json.encode(task.args).decode()),
+        ("trigger", visible(str(task.trigger))),
+        ("arguments", visible(msgspec.json.encode(task.args).decode())),
         ("attempts", str(task.attempt)),
         ("failures", counted(task)),
         ("last run", "" if task.last_run is None else f"{task.last_run.status} {moment(task.last_run.finished_at)}"),
         ("cancel", "requested" if task.cancel_requested else ""),
-        ("result", "" if task.result is None else msgspec.json.encode(task.result).decode()),
-        ("error", task.error or ""),
-        ("stored", escape(task.raw) if isinstance(task, UnreadableTask) else ""),
+        ("result", "" if task.result is None else visible(msgspec.json.encode(task.result).decode())),
+        ("error", visible(task.error or "", lines=True)),
+        ("stored", visible(task.raw) if isinstance(task, UnreadableTask) else ""),
     ):
         if value:
             table.add_row(f"[dim]{name}[/]", value)
@@ -117,7 +153,7 @@ def print_task(console: Console, task: Task, runs: Iterable[Run]) -> None:
             moment(run.occurrence_at),
             "" if begun is None else moment(begun),
             took,
-            run.reason or run.status,
+            visible(run.reason or run.status),
         )
     if history.row_count:
         console.print(history)

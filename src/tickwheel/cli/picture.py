@@ -12,6 +12,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from tickwheel.cli.output import unmarked
+
 __all__ = ["BLOCKS", "dial", "draw"]
 
 BLOCKS: Final = " ▁▂▃▄▅▆▇█"
@@ -35,7 +37,11 @@ def draw(wheels: Mapping[str, Any], stats: Mapping[str, Any], events: deque[str]
     return Group(
         Panel(draw_wheels(wheels), title="wheels", title_align="left"),
         Panel(draw_stats(stats), title="tasks", title_align="left"),
-        Panel(Text("\n".join(list(events)[-EVENTS_SHOWN:]) or "nothing yet"), title="events", title_align="left"),
+        Panel(
+            Text("\n".join(map(unmarked, list(events)[-EVENTS_SHOWN:])) or "nothing yet"),
+            title="events",
+            title_align="left",
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import typer
 
 from tickwheel.cli.commands import app, find_scheduler, plainly
+from tickwheel.cli.output import unmarked
 from tickwheel.errors import InvalidConfig, InvalidTask, MissingExtra
 from tickwheel.observe.event_log import EventLog
 from tickwheel.scheduler import AsyncScheduler, Scheduler
@@ -75,7 +76,7 @@ def worker(
 
 def say(what: str) -> None:
     """Print a line to the terminal or the container log."""
-    print(f"tickwheel: {what}", flush=True)
+    print(f"tickwheel: {unmarked(what)}", flush=True)
 
 
 def configure(level: str) -> None:

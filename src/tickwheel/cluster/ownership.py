@@ -121,6 +121,10 @@ class Ownership:
         """Tell whether a partition is ours, and not about to leave."""
         return partition in self._leases and partition not in self._leaving
 
+    def had_last(self, partition: int) -> bool:
+        """Tell whether a partition is ours, or was and nobody else was seen to have it since."""
+        return partition in self._last and partition not in self._others
+
     @property
     def leaving(self) -> bool:
         """Whether there is something to be given back."""

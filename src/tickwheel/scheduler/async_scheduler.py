@@ -416,7 +416,7 @@ class AsyncScheduler(Verbs):
         """
         task_id, run_missed = check_id(task_id), flag("run_missed", run_missed)
         task = self._unfinished(task_id, (await self._opened.resume([task_id], run_missed=run_missed))[0])
-        return self._note(task, "resumed")
+        return self._seen(self._note(task, "resumed"))
 
     def _unfinished(self, task_id: str, task: Task | None) -> Task:
         task = self._readable(task_id, task)
@@ -428,7 +428,7 @@ class AsyncScheduler(Verbs):
         """Run a finished task again, now; one that is not finished stays as it is."""
         task_id = check_id(task_id)
         task = self._readable(task_id, (await self._opened.revive([task_id], self._now()))[0])
-        return self._note(task, "rescheduled")
+        return self._seen(self._note(task, "rescheduled"))
 
     async def purge(self, older_than: Duration = "7d") -> int:
         """Delete what has been over for so long, and return how many tasks that were."""
@@ -445,7 +445,7 @@ class AsyncScheduler(Verbs):
         return await self._queues.lease(check_queue(queue), limit, lease_ms, wait_ms)
 
     async def ack(self, task_id: str, token: str) -> Task:
-        """Say that a leased task is done."""
+        """Say that a leased task is done, and return it as it is stored then."""
         return await self._queues.leases.ack(check_id(task_id), check_token(token))
 
     async def nack(

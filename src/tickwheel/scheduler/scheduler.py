@@ -429,7 +429,7 @@ class Scheduler:
         return self._call(self._inner.lease(queue, limit=limit, lease=lease, wait=wait))
 
     def ack(self, task_id: str, token: str) -> Task:
-        """Say that a leased task is done."""
+        """Say that a leased task is done, and return it as it is stored then."""
         return self._call(self._inner.ack(task_id, token))
 
     def nack(self, task_id: str, token: str, reason: str = "given back", *, delay: Duration | None = None) -> Task:

@@ -5,7 +5,7 @@ POST /v1/tasks {"handler": ..., "delay": ...} -+--> build_task() --> Task, each 
 tickwheel add HANDLER ARGS --delay 30d       --+            `-> an error with `.field`, and nothing was written
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypedDict
 from zlib import crc32
@@ -115,6 +115,7 @@ def build_task(handler: Handler, wishes: Mapping[str, Any], task_id: object, now
     known([said for said in wishes if said not in TO_WHOM], WISHES)
     unusual = _unusual(wishes, handler.retry, handler.timeout_ms)
     _check_at_most_once(unusual["at_most_once"], unusual["retry"])
+    _check_times(unusual["times"], unusual["trigger"])
     first = _first(wishes, unusual["trigger"], now_ns)
     return Task(
         id=name,
@@ -178,9 +179,16 @@ def build_update(task: Task, args: object, wishes: Mapping[str, Any], now_ns: in
         meta = changed.get("meta", task.meta)
         changed["args"] = _checked(task.args if args is None else args, meta)
     after = msgspec.structs.replace(task, **changed)
-    if said & {"at_most_once", "retry", "retries"}:
-        _check_at_most_once(after.at_most_once, after.retry)
+    _check_update(after, said)
     return after
+
+
+def _check_update(after: Task, said: Collection[str]) -> None:
+    """Refuse what does not go together, as far as it was said now."""
+    if not {"at_most_once", "retry", "retries"}.isdisjoint(said):
+        _check_at_most_once(after.at_most_once, after.retry)
+    if "times" in said:
+        _check_times(after.times, after.trigger)
 
 
 def _moved(task: Task, first: int, grid_at: int | None) -> dict[str, Any]:
@@ -215,6 +223,12 @@ def _times(wishes: Mapping[str, Any], trigger: Trigger) -> int:
     if times == 0:
         raise invalid("times", times, "how often it is due, at least 1, or -1 for ever")
     return times
+
+
+def _check_times(times: int, trigger: Trigger) -> None:
+    """Refuse what would run once and says otherwise."""
+    if times != 1 and isinstance(trigger, Once):
+        raise InvalidTask(f"times={times} needs every or cron; a task without them runs once").within("times")
 
 
 def partition_of(task_id: str, partitions: int) -> int:

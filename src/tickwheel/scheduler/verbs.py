@@ -58,6 +58,7 @@ KINDS: dict[Action, Kind] = {
     "run": "rescheduled",
     "delete": "cancelled",
 }
+CHANGING: frozenset[OnConflict] = frozenset(("replace", "debounce"))  # an `add` that changes what is there
 SWEEP_PAGE = 500  # tasks a commit
 AMEND_TRIES = 200  # against others who change the same task: where four do without a pause, one try in 20 succeeds
 VERSION_MAX = 2**53 - 1  # counts changes, exact in every JSON
@@ -101,11 +102,21 @@ class Verbs(ABC):
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         """List tasks, newest first by default, page by page."""
         page = await self._opened.query(wanted, cursor, limit)
-        return replace(page, tasks=await self.explain(page.tasks))
+        tasks = await self.explain(page.tasks)
+        if wanted.status is Status.RUNNING:
+            tasks = [task for task in tasks if task.status is Status.RUNNING]
+        return replace(page, tasks=tasks)
+
+    def _seen(self, task: Task) -> Task:
+        """Return a task of the store as this process sees it: claimed here and not begun, it is pending."""
+        if self._engine is None or task.status is not Status.RUNNING or isinstance(task, UnreadableTask):
+            return task
+        return task if self._engine.has_begun(task) else transitions.unclaimed(task)
 
     async def explain(self, tasks: Sequence[Task]) -> list[Task]:
         """Return tasks of the store with why they are not running, as of now, in `reason_code` and `reason`."""
         await self._set_clock()
+        tasks = [self._seen(task) for task in tasks]
         now = self._now()
         asked = any(is_due(task, now) and task.queue is None for task in tasks)
         around = await self._around(now) if asked else Around(now=now)
@@ -122,7 +133,7 @@ class Verbs(ABC):
 
     async def get_many(self, ids: Sequence[str]) -> list[Task | None]:
         """Return tasks by id, in that order; None for each that is not there."""
-        return await self._opened.get(ids)
+        return [None if task is None else self._seen(task) for task in await self._opened.get(ids)]
 
     async def count(self, wanted: Filter, most: int = COUNT_MAX) -> Total:
         """Count tasks; of very many, some, and it says so."""
@@ -195,17 +206,20 @@ class Verbs(ABC):
             except TickwheelError as error:
                 answers[place] = error
         named = {place: task for place, task in drafts.items() if "id" in tasks[place]}
-        refused = await self._refused(named, on_conflict) if named else {}  # an id that was just made is nobody else's
-        while True:
-            answers = [refused.get(place, answer) for place, answer in enumerate(answers)]
-            wanted = {place: task for place, task in drafts.items() if place not in refused}
-            try:
-                conflicts = await self._add_noted(list(wanted.values()), on_conflict)
-                break
-            except (DuplicateTask, TaskRunning) as error:  # somebody was quicker
-                refused |= {place: error for place, task in wanted.items() if task.id == error.task_id}
+        async with self._kept_from_beginning(named.values(), on_conflict):
+            refused = await self._refused(named, on_conflict) if named else {}  # a new id is nobody else's
+            while True:
+                answers = [refused.get(place, answer) for place, answer in enumerate(answers)]
+                wanted = {place: task for place, task in drafts.items() if place not in refused}
+                try:
+                    conflicts = await self._add_noted(list(wanted.values()), on_conflict)
+                    break
+                except (DuplicateTask, TaskRunning) as error:  # somebody was quicker
+                    refused |= {place: error for place, task in wanted.items() if task.id == error.task_id}
         for place, conflict in zip(wanted, conflicts, strict=True):
             answers[place] = conflict
+            if on_conflict in CHANGING:
+                self._note(conflict.task, None)  # as it was before, it may have come due while it was held back
         return cast("list[Conflict | TickwheelError]", answers)
 
     def build_task(
@@ -232,18 +246,44 @@ class Verbs(ABC):
             try:
                 there[task.id], _ = transitions.add(there[task.id], task, on_conflict)
             except TickwheelError as error:
-                refused[place] = error
+                refused[place] = self._duplicate(error) if isinstance(error, DuplicateTask) else error
         return refused
 
     async def _add_noted(self, drafts: Sequence[Task], on_conflict: OnConflict) -> list[Conflict]:
         with self.events.adding(drafts) as witnessed:
             if witnessed is not drafts:
                 check_readable(witnessed)
-            conflicts = await self._opened.add(witnessed, on_conflict)
+            try:
+                if self._engine is None or on_conflict not in CHANGING:
+                    conflicts = await self._opened.add(witnessed, on_conflict)
+                else:
+                    async with self._kept_from_beginning(witnessed, on_conflict):
+                        conflicts = await self._opened.add(witnessed, on_conflict)
+            except DuplicateTask as error:
+                seen = self._duplicate(error)
+                if seen is error:
+                    raise
+                raise seen from None
         if self._engine is not None or self.events.heard:
             for conflict in conflicts:
                 self._note(conflict.task, "added" if conflict.added else None)
+        if on_conflict == "keep":
+            return [
+                conflict if conflict.added else replace(conflict, task=self._seen(conflict.task))
+                for conflict in conflicts
+            ]
         return conflicts
+
+    def _duplicate(self, error: DuplicateTask) -> DuplicateTask:
+        """Return an error with the task as this process sees it."""
+        seen = self._seen(error.task)
+        return error if seen is error.task else DuplicateTask(seen)
+
+    def _kept_from_beginning(
+        self, drafts: Iterable[Task], on_conflict: OnConflict
+    ) -> AbstractAsyncContextManager[None]:
+        """Hold back the tasks that an `add` changes, as any other verb that changes a task does."""
+        return self._held_back(*(task.id for task in drafts)) if on_conflict in CHANGING else nullcontext()
 
     # -- changing
 

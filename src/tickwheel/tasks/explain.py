@@ -3,7 +3,7 @@
     not_due             its time has not come
     waiting_for_retry   the same, after an attempt that failed, was snoozed or interrupted
     paused              it is paused
-    no_handler          no node that is online has its handler
+    no_handler          no node that is online has its handler, and workers for it
     limit_reached       as many runs of its handler as may run at once do
     no_capacity         no worker is free; or, in a queue, no consumer has leased it
     store_unavailable   the store can be read, but its node cannot write to it
@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from tickwheel.tasks.destinations import WEBHOOK
 from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
 
-__all__ = ["STUCK", "Around", "Obstacle", "ReasonCode", "explain", "is_due"]
+__all__ = ["NO_POOL", "STUCK", "Around", "Obstacle", "ReasonCode", "explain", "is_due"]
 
 ReasonCode = Literal[
     "not_due",
@@ -45,8 +45,14 @@ ReasonCode = Literal[
     "skipped",
     "stuck",
 ]
-Obstacle = Literal["no_handler", "no_capacity", "limit_reached", "store_unavailable", "stuck"]
+Obstacle = Literal[
+    "no_handler", "no_threads", "no_processes", "no_capacity", "limit_reached", "store_unavailable", "stuck"
+]
 
+NO_POOL: Final = {
+    "no_threads": "this node has it, but no threads to run it on: set threads to 1 or more",
+    "no_processes": "this node has it, but no processes to run it in: set processes to 1 or more",
+}
 STUCK: Final = "stuck: its handler ignores its timeout"
 
 
@@ -95,10 +101,13 @@ def _waits_for(task: Task, around: Around, obstacle: Obstacle | None) -> tuple[R
 
 def _is_due(task: Task, around: Around, obstacle: Obstacle | None) -> tuple[ReasonCode, str]:
     unknown = around.handlers is not None and task.handler not in around.handlers
-    if around.nodes == 0 or unknown or obstacle == "no_handler":
+    if obstacle in NO_POOL and around.handlers is not None and not unknown:
+        obstacle = None  # another node can run it, and is about to get it
+    if around.nodes == 0 or unknown or obstacle == "no_handler" or obstacle in NO_POOL:
         wanted = "that sends webhooks" if task.handler == WEBHOOK else f"with handler {task.handler!r}"
         online = "" if around.nodes is None else f"; nodes online: {around.nodes}"
-        return "no_handler", f"waiting for a node {wanted}{online}"
+        here = f"; {NO_POOL[obstacle]}" if obstacle in NO_POOL else ""
+        return "no_handler", f"waiting for a node {wanted}{online}{here}"
     if obstacle == "store_unavailable":
         return "store_unavailable", "waiting for the store: it cannot be written to"
     overdue = f"due since {_at(task.run_at)}"

@@ -96,9 +96,9 @@ class Capacity:
 
     def _admit(self, handler: Handler, *, at_once: bool) -> bool:
         pool = handler.runs_in
-        if self._pools.get(pool, 1) <= 0:
+        if self._pools.get(pool, 0) <= 0:  # it is full, or not there
             return False
-        if at_once and self._free.get(pool, 1) <= 0:
+        if at_once and self._free[pool] <= 0:
             self._pools[pool] = 0
             return False
         if handler.concurrency is not None:
@@ -109,9 +109,8 @@ class Capacity:
                 self._limits[handler.name] = now, 0
                 return False
             self._limits[handler.name] = now - 1, soon - 1
-        if pool in self._pools:
-            self._pools[pool] -= 1
-            self._free[pool] -= 1
+        self._pools[pool] -= 1
+        self._free[pool] -= 1
         return True
 
     def _rooms_of(self, handler: Handler) -> tuple[int, int]:

@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 
 from tickwheel.errors import rebuild
 from tickwheel.workers import forks
-from tickwheel.workers.results import encode, passable
+from tickwheel.workers.results import encode, name_of, passable
 
 __all__ = ["GO", "NUMBER_BYTES", "READY", "STAY", "Answer", "Call", "serve"]
 
@@ -125,9 +125,8 @@ def run(number: bytes, request: bytes, pipe: "Connection[bytes, bytes]") -> Answ
     except PipeClosed:
         raise
     except BaseException as error:  # noqa: BLE001 - a handler that exits ends its run, not its process
-        trace = "".join(traceback.format_exception(error))
         carried = carry(passable(handler, task_id, error))
-        return Answer(error=carried, words=describe(error), trace=trace, raised=not returned)
+        return Answer(error=carried, words=describe(error), trace=trace_of(error), raised=not returned)
 
 
 def may_begin(number: bytes, pipe: "Connection[bytes, bytes]") -> bool:
@@ -141,15 +140,20 @@ def may_begin(number: bytes, pipe: "Connection[bytes, bytes]") -> bool:
 
 def carry(error: Exception) -> bytes | None:
     """Pickle an exception in a way that can be read again; None if there is none."""
-    fields = {name: value for name, value in error.__dict__.items() if name != "__notes__"}
-    for attempt in (error, Rebuilt(type(error), error.args, fields)):
+    for form in (lambda: error, lambda: rebuilt(error)):
         try:
-            pickled = pickle.dumps(attempt)
+            pickled = pickle.dumps(form())
             if type(pickle.loads(pickled)) is type(error):  # noqa: S301 - just written
                 return pickled
-        except Exception:  # noqa: BLE001, S112 - user code takes part in it, and may raise anything
+        except BaseException:  # noqa: BLE001, S112 - user code takes part in it, and may raise anything
             continue
     return None
+
+
+def rebuilt(error: Exception) -> "Rebuilt":
+    """Take an exception apart, to be put together without its constructor."""
+    fields = {name: value for name, value in error.__dict__.items() if name != "__notes__"}
+    return Rebuilt(type(error), error.args, fields)
 
 
 class Rebuilt:
@@ -163,5 +167,24 @@ class Rebuilt:
 
 
 def describe(error: BaseException) -> str:
-    """Name an exception as a trace does."""
-    return "".join(traceback.format_exception_only(error)).strip()
+    """Name an exception as a trace does; by its class, if it cannot be shown."""
+    try:
+        return "".join(traceback.format_exception_only(error)).strip()
+    except BaseException:  # noqa: BLE001 - user code takes part in it, and may raise anything
+        return name_of(error)
+
+
+def trace_of(error: BaseException) -> str:
+    """Format an exception with its trace; if it cannot be shown, where it was raised."""
+    try:
+        return "".join(traceback.format_exception(error))
+    except BaseException:  # noqa: BLE001 - as above
+        return f"{place_of(error)}{name_of(error)}, which cannot be shown"
+
+
+def place_of(error: BaseException) -> str:
+    """Format where an exception was raised; nothing, if it hides that."""
+    try:
+        return "".join(traceback.format_tb(error.__traceback__))
+    except BaseException:  # noqa: BLE001 - as above
+        return ""

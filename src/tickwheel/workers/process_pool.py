@@ -316,12 +316,15 @@ def outcome_of(job: Job, written: bytes) -> Outcome:
     answer: Answer = pickle.loads(written)  # noqa: S301 - from our own child
     if answer.result is not None:
         return Outcome(msgspec.json.decode(answer.result))
-    error: Exception
+    note = f"in another process:\n{answer.trace}"
     try:
         error = pickle.loads(answer.error or b"")  # noqa: S301
-    except Exception:  # noqa: BLE001 - it could not be pickled there, or its class is not here
+        error.add_note(note)
+        if not issubclass(type(error), Exception):
+            raise TypeError(type(error))  # noqa: TRY301 - it reads as something else here
+    except BaseException:  # noqa: BLE001 - it could not be pickled there, its class is not here, or its code raises
         error = RunFailed(job.handler.name, job.task.id, answer.words)
-    error.add_note(f"in another process:\n{answer.trace}")
+        error.add_note(note)
     return Outcome(error=error, raised=answer.raised)
 
 

@@ -3,7 +3,7 @@
 from asyncio import CancelledError
 from collections.abc import Callable
 from inspect import iscoroutine
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -11,20 +11,22 @@ from tickwheel.errors import InvalidResult, ResultTooLarge, RunFailed
 from tickwheel.tasks.fields import json_value
 from tickwheel.workers.contract import Outcome
 
-__all__ = ["RESULT_BYTES_MAX", "encode", "passable", "returned", "settle"]
+__all__ = ["RESULT_BYTES_MAX", "encode", "name_of", "passable", "returned", "settle", "words_of"]
 
 RESULT_BYTES_MAX = 256 * 1024 - len("[,null]")  # a store keeps 256 KiB, of the result and the error as one list
 
 
 def encode(handler: str, task_id: str, result: object) -> bytes:
     """Write a result as JSON; raise if that cannot be, or is too much to keep."""
-    if iscoroutine(result):
-        result.close()
-        raise InvalidResult(handler, task_id, "it is a coroutine, and nobody awaits it; make the function async")
     try:
-        encoded = msgspec.json.encode(json_value("result", result))
-    except Exception as error:  # also of a class of the handler's, whose words may raise in turn
+        forgotten = iscoroutine(result)
+        if forgotten:
+            result.close()  # type: ignore[attr-defined] # a coroutine has it
+        encoded = b"" if forgotten else msgspec.json.encode(json_value("result", result))
+    except BaseException as error:  # methods of the result take part in it, and may raise anything
         raise InvalidResult(handler, task_id, words_of(error)) from error
+    if forgotten:
+        raise InvalidResult(handler, task_id, "it is a coroutine, and nobody awaits it; make the function async")
     if len(encoded) > RESULT_BYTES_MAX:
         raise ResultTooLarge(handler, task_id, len(encoded), RESULT_BYTES_MAX)
     return encoded
@@ -45,26 +47,57 @@ def returned(handler: str, task_id: str, result: object) -> Outcome:
         return Outcome()
     try:
         return Outcome(msgspec.json.decode(encode(handler, task_id, result)))
-    except BaseException as error:  # noqa: BLE001 - methods of the result take part in it, and may raise anything
+    except BaseException as error:  # noqa: BLE001 - InvalidResult, or there is no memory for it
         return Outcome(error=error)
 
 
 def words_of(error: BaseException) -> str:
     """Return what an error says; its name, if that is nothing or cannot be said."""
     try:
-        return str(error) or type(error).__name__
+        return str.__str__(str(error)) or name_of(error)
     except BaseException:  # noqa: BLE001 - a method of the handler's, which may raise anything
-        return type(error).__name__
+        return name_of(error)
+
+
+# Read like this, attributes of a class are what the interpreter knows, whatever its metaclass says.
+_NAME: Final = type.__dict__["__name__"]
+_MRO: Final = type.__dict__["__mro__"]
+_DICT: Final = type.__dict__["__dict__"]
+_SLOT: Final = type(object.__getattribute__)  # what the interpreter itself defines
+
+
+def name_of(error: BaseException) -> str:
+    """Return the name of an error's class, without calling anything of it."""
+    name: str = _NAME.__get__(type(error))
+    return name
+
+
+def _interferes(kind: type) -> bool:
+    """Tell whether a class answers for itself when its objects are asked what they are."""
+    for base in _MRO.__get__(kind):
+        attributes = _DICT.__get__(base)
+        if base is not object and "__class__" in attributes:
+            return True
+        if not isinstance(attributes.get("__getattribute__", object.__getattribute__), _SLOT):
+            return True
+    return False
 
 
 def passable(handler: str, task_id: str, error: BaseException) -> Exception:
-    """Return what may be raised on the event loop: anything that neither ends the loop nor reads as a signal to it."""
-    if isinstance(error, Exception) and not isinstance(error, StopIteration):
-        return error
+    """Return what may be raised on the event loop: anything that neither ends the loop nor reads as a signal to it.
+
+    Whatever an exception does when it is asked, it does not reach those who ask: what remains of one that answers for
+    itself is its name and its words.
+    """
+    kind, name = type(error), name_of(error)
+    interferes = _interferes(kind)
+    if issubclass(kind, Exception) and not issubclass(kind, StopIteration) and not interferes:
+        return error  # type: ignore[return-value] # it is one
     words = words_of(error)
-    words = f"{type(error).__name__}: {words}" if words != type(error).__name__ else words
-    if isinstance(error, CancelledError):
+    words = f"{name}: {words}" if words != name else words
+    if issubclass(kind, CancelledError):
         words += ", though nobody had cancelled it"
     failed = RunFailed(handler, task_id, words)
-    failed.__cause__ = error
+    if not interferes:
+        failed.__cause__ = error
     return failed

@@ -118,9 +118,8 @@ class Workers:
             return room_ahead(room, 0 if rate is None else rate.expected(now_s))
 
         def room_of(handler: Handler) -> tuple[int, int]:
-            line = self._lines.get(handler.runs_in)
-            room = 1 if line is None else line.room_of(handler)
-            return room, room if line is None else worth_claiming(f"handler {handler.name}", room)
+            room = self._lines[handler.runs_in].room_of(handler)
+            return room, worth_claiming(f"handler {handler.name}", room)
 
         free = {name: pool.free - len(self._lines[name]) for name, pool in self._pools.items()}
         free["loop"] = LOOP_AHEAD
@@ -128,15 +127,21 @@ class Workers:
         free["loop"] = LOOP_SLOTS
         return Capacity(registry, pools, free, room_of, claimed)
 
+    def can_run(self, handler: Handler) -> bool:
+        """Tell whether there is a pool for a handler, full or not."""
+        return handler.runs_in in self._pools
+
     def has(self, task_id: str) -> bool:
         """Tell whether a run of a task waits or goes on here."""
         return task_id in self._jobs
 
-    def obstacle(self, handler: Handler) -> Literal["no_capacity", "limit_reached"] | None:
+    def obstacle(
+        self, handler: Handler
+    ) -> Literal["no_capacity", "limit_reached", "no_threads", "no_processes"] | None:
         """Say what keeps a run of a handler from beginning now; None if nothing does."""
         line, pool = self._lines.get(handler.runs_in), self._pools.get(handler.runs_in)
         if line is None or pool is None:
-            return "no_capacity"
+            return "no_threads" if handler.runs_in == "thread" else "no_processes"
         if handler.concurrency is not None and line.room_of(handler) <= 0:
             return "limit_reached"
         return None if self.free and pool.free > len(line) else "no_capacity"

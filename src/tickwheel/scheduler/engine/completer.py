@@ -25,6 +25,7 @@ from tickwheel.errors import (
     Fail,
     InvalidDuration,
     InvalidResult,
+    InvalidWorkers,
     ProcessDied,
     RetryAfter,
     RunCancelled,
@@ -41,6 +42,7 @@ from tickwheel.tasks import transitions
 from tickwheel.tasks.record import Status, Task
 from tickwheel.tasks.transitions import Ended
 from tickwheel.workers import Outcome
+from tickwheel.workers.results import name_of
 
 __all__ = ["STOPPED", "Completer", "event_for_failure", "event_for_orphan", "plain"]
 
@@ -109,7 +111,7 @@ class Completer:
         except Exception as error:
             # An exception that a handler raised may itself raise when it is formatted.
             log.exception("task %r: its outcome cannot be written, and counts as a failure", task.id)
-            kind = type(outcome.error or error).__name__
+            kind = name_of(error if outcome.error is None else outcome.error)
             self._fail(task, plain(f"{kind}, which cannot be shown"))
 
     def _decide(self, task: Task, outcome: Outcome) -> None:
@@ -118,7 +120,7 @@ class Completer:
             self.settle(task, transitions.succeed(task, outcome.value, now), "completed")
         elif outcome.raised:
             self._decide_raised(task, error, now)
-        elif isinstance(error, UnknownHandler):
+        elif isinstance(error, (UnknownHandler, InvalidWorkers)):  # the store does not tell which handler is due
             self._postpone(replace(task, reason_code="no_handler"), now + NO_HANDLER_MS, str(error))
         elif isinstance(error, WorkersFull):
             self._postpone(replace(task, reason_code="no_capacity"), now + NO_ROOM_MS, str(error))
@@ -336,7 +338,7 @@ def asked_ms(task: Task, error: RetryAfter | Snooze) -> int | None:
         return -(-to_ns(error.delay) // 1_000_000)  # type: ignore[arg-type] # checked here
     except BaseException as why:  # noqa: BLE001 - the delay is an object of the handler's, which may raise anything
         usual = f"{SNOOZE_MS // 1000} s" if isinstance(error, Snooze) else "its usual wait"
-        words = why if isinstance(why, InvalidDuration) else f"its delay raised {type(why).__name__}"
+        words = why if isinstance(why, InvalidDuration) else f"its delay raised {name_of(why)}"
         log.warning("task %r raised %s: %s; %s is used instead", task.id, type(error).__name__, words, usual)
         return None
 
@@ -346,7 +348,7 @@ def describe(error: BaseException) -> str:
     try:
         return plain("".join(traceback.format_exception(error)))
     except BaseException as failure:  # noqa: BLE001 - its own methods take part in it, and may raise anything
-        return plain(f"{type(error).__name__}, which cannot be shown: {type(failure).__name__} was raised")
+        return plain(f"{name_of(error)}, which cannot be shown: {name_of(failure)} was raised")
 
 
 def plain(text: str) -> str:

@@ -57,6 +57,7 @@ REVIVE_S: Final = 0.1  # after its loops were cancelled
 DRAIN_S: Final = 0.02  # between two looks whether something still runs in what is to be given back
 PAUSE_S: Final = 0.1  # after the store could not be reached, at first
 PAUSE_S_MAX: Final = 5.0
+POOL_OPTIONS: Final = {"thread": "threads", "process": "processes", "loop": "the loop"}  # the loop is always there
 
 
 class Engine:
@@ -86,7 +87,7 @@ class Engine:
         self._registry = registry
         self._workers = workers
         self._ownership = ownership = Ownership(
-            store, node, clock, options.lease_ttl_ms, lost=self._forget, handlers=registry.names
+            store, node, clock, options.lease_ttl_ms, lost=self._forget, handlers=self._runnable
         )
         self._completer = Completer(
             store,
@@ -115,7 +116,9 @@ class Engine:
         self._loader = Loader(
             store, ownership, self._index, self._executor, self.queues, clock=clock, options=options, wake=changed.set
         )
-        self._router = Router(store, ownership, self._index, registry, clock=clock, read_more=self._loader.want)
+        self._router = Router(
+            store, ownership, self._index, can_run=self._can_run, clock=clock, read_more=self._loader.want
+        )
         self._dispatcher = Dispatcher(
             store,
             ownership,
@@ -164,6 +167,7 @@ class Engine:
         self._grace: asyncio.Timeout | None = None  # while runs are waited for
         self._loops: list[asyncio.Task[None]] = []
         self._ending = False
+        self._warned: set[str] = set()  # handlers that were reported to have no pool
         self._cancelled: dict[str, Callable[[], object]] = {}  # by someone else: what they did
         self._wall_ahead_ns = clock.time_ns() - clock.monotonic_ns()
 
@@ -179,6 +183,7 @@ class Engine:
         """
         loop = asyncio.get_running_loop()
         self._registry.on_new = lambda: call_on(loop, self._on_new_handler)
+        self._warn_of_missing_pools()
         try:
             await uninterrupted(self._ownership.take())  # broken off, it might leave us leases that we do not know of
             self._begin(own=self._own)  # however long it takes to see what was left
@@ -314,8 +319,30 @@ class Engine:
 
     def _on_new_handler(self) -> None:
         """Publish a handler that was registered after the start, and begin what waits for it."""
+        self._warn_of_missing_pools()
         self._ownership.publish()
         self._changed.set()
+
+    def _can_run(self, name: str) -> bool:
+        """Tell whether this node has a handler, and workers for it."""
+        return name in self._registry and self._workers.can_run(self._registry.find(name))
+
+    def _runnable(self) -> list[str]:
+        """List the handlers to publish: those that can run here."""
+        return [name for name in self._registry.names() if self._can_run(name)]
+
+    def _warn_of_missing_pools(self) -> None:
+        for name in self._registry.names():
+            if name not in self._warned and not self._can_run(name):
+                self._warned.add(name)
+                pool = self._registry.find(name).runs_in
+                log.warning(
+                    "handler %r runs in pool %r, and this scheduler has none: its tasks wait for a node that does; set "
+                    "%s to 1 or more to run them here",
+                    name,
+                    pool,
+                    POOL_OPTIONS[pool],
+                )
 
     def _check_clock(self) -> None:
         """Go by the wall clock as it is now, if it was set."""
@@ -394,19 +421,24 @@ class Engine:
         self._executor.cancel(task_id)
         self.queues.leases.cancel(task_id)
 
+    def has_begun(self, task: Task) -> bool:
+        """Tell whether a running task has begun, as far as it is known here alone."""
+        return self._executor.has_begun(task)
+
     def obstacle(self, task: Task) -> Obstacle | None:
         """Say what keeps a task from beginning, or its run from ending, as far as it is known here alone."""
         if self._executor.is_stuck(task.id):
             return "stuck"
+        if self._unreachable and self._ownership.had_last(task.partition):
+            return "store_unavailable"
         if not self._ownership.keeps(task.partition):
             return None
-        if self._unreachable:
-            return "store_unavailable"
         if task.handler not in self._registry:
             return None if self._router.routes else "no_handler"
-        if len(self._executor) >= self._options.in_flight_max:
+        handler = self._registry.find(task.handler)
+        if len(self._executor) >= self._options.in_flight_max and self._workers.can_run(handler):
             return "no_capacity"
-        return self._workers.obstacle(self._registry.find(task.handler))
+        return self._workers.obstacle(handler)
 
     # -- what it looks like; to be asked on its loop
 

@@ -16,7 +16,7 @@ What has not begun some time after it should have is released: it was claimed fo
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Final
 
@@ -26,8 +26,9 @@ from tickwheel.clock import Clock
 from tickwheel.cluster import Ownership
 from tickwheel.errors import RunCancelled, RunNotBegun
 from tickwheel.observe.events import Events
+from tickwheel.scheduler.background_calls import BackgroundCalls
 from tickwheel.scheduler.engine.completer import STOPPED, Completer
-from tickwheel.stores.contract import Lease, Store
+from tickwheel.stores.contract import Finish, Lease, Store
 from tickwheel.tasks import PoolName, transitions
 from tickwheel.tasks.record import Status, Task
 from tickwheel.tasks.registry import Registry
@@ -43,6 +44,7 @@ LATE_S: Final = 0.5  # after its time, before a claim is released: ten windows, 
 NO_WORKER: Final = "released before it began: no worker became free in time"
 NOT_VALID: Final = "released before it began: its claim was no longer valid"
 SET_BACK: Final = "released before it began: the clock was set back"
+IN_DOUBT: Final = "released before it began: its claim may have been given up"
 
 
 class Flight:
@@ -99,6 +101,8 @@ class Executor:
         self.launched = 0  # tasks so far
         self.claimed: dict[str, int] = {}  # how many wait for their due time, by handler
         self._unbegun: dict[str, str] = {}  # handlers of what may run at most once and has not begun, by id
+        self._background = BackgroundCalls()
+        self._releasing: dict[str, asyncio.Task[None]] = {}  # calls that give up claims, by task
         self._halted = False  # nothing begins any more
         self.idle = asyncio.Event()  # nothing is in flight
         self.idle.set()
@@ -125,6 +129,16 @@ class Executor:
     def occupied(self) -> set[int]:
         """Return the partitions in which something runs or waits for a worker, and is not just being written."""
         return {flight.task.partition for flight in self._flights.values() if self._workers.has(flight.task.id)}
+
+    def has_begun(self, task: Task) -> bool:
+        """Tell whether a running task has begun, as far as it is known here: what is claimed ahead has not.
+
+        Of a task that runs at most once, the claim is the begin.
+        """
+        flight = self._flights.get(task.id)
+        if flight is None or flight.begun is not None or flight.task.attempt != task.attempt:
+            return True
+        return task.at_most_once or task.cancel_requested or task.paused
 
     def is_stuck(self, task_id: str) -> bool:
         """Tell whether a task is stuck: its handler ignores its timeout."""
@@ -317,24 +331,37 @@ class Executor:
         else:
             self._settle_cancelled(task)
 
-    async def release(self, ids: Iterable[str]) -> None:
-        """Give up the claims of tasks that have not begun: when this returns, they are pending in the store."""
-        released = [task for task in map(self._withdraw, ids) if task is not None]
+    async def release(self, ids: Collection[str]) -> None:
+        """Give up the claims of tasks that have not begun: when this returns, they are pending in the store.
+
+        A caller that is cancelled does not interrupt it: the store would write it all the same.
+        """
         finishes = []
-        for task in released:
+        for task in [task for task in map(self._withdraw, ids) if task is not None]:
             pending = transitions.release(transitions.set_back(task, self._completer.now()))
             finish = self._completer.finish_for(task, pending)
             if finish is None:
                 self._completer.drop_lost(task)
             else:
                 finishes.append(finish)
-        if not finishes:
-            return
+        if finishes:
+            call = self._background.begin(self._write_released(finishes))
+            self._releasing.update((finish.task.id, call) for finish in finishes)
+        if self._releasing:
+            for call in {self._releasing[task_id] for task_id in ids if task_id in self._releasing}:
+                await asyncio.shield(call)
+
+    async def _write_released(self, finishes: list[Finish]) -> None:
         try:
             accepted = await self._store.finish(finishes)
         except BaseException:
-            self._enqueue([self._flights[finish.task.id] for finish in finishes])  # claimed, as far as we know
+            # It may be written: they do not begin under this claim, and the completer finds out.
+            for finish in finishes:
+                self._completer.release(self._flights[finish.task.id].task, IN_DOUBT)
             raise
+        finally:
+            for finish in finishes:
+                del self._releasing[finish.task.id]
         for finish, written in zip(finishes, accepted, strict=True):
             self._completer.on_finished(finish.task.id, finish.task if written else None)
 
@@ -362,6 +389,7 @@ class Executor:
     async def close(self) -> None:
         """Stop what runs and release what waits; their outcomes are the completer's to write."""
         self.halt()
+        await self._background.ended()
         await self._workers.close()
 
 

@@ -162,7 +162,7 @@ class Loader:
             after: Rank | None = (first.priority, first.run_at - 1, LAST_ID)
             leases, now = self._ownership.kept(), self._now()
             while after is not None:
-                page = await self._overdue_page(leases, now, after, others=self._queues.full()) if leases else []
+                page = await self._overdue_page(leases, now, after, others=self._queues.left_out()) if leases else []
                 await self._enter_overdue(page)
                 if len(page) < self._options.batch_max:
                     return
@@ -213,8 +213,9 @@ class Loader:
         if not self._ranks:
             self._index.ready.admit_again()
         after: Rank | None = None
+        queues = set(self._queues.left_out())
         for _ in range(pages_max) if pages_max is not None else count():
-            others = {*self._queues.full(), *self._reading_on}  # what is read on is read in order, and only once
+            others = queues | self._reading_on  # what is read on is read in order, and only once
             page = await self._overdue_page(leases, now, after, others) if leases else []
             await self._enter_overdue(page)
             if len(page) < self._options.batch_max:
@@ -222,6 +223,8 @@ class Loader:
             if pages_max is not None and self._index.ready.left_out():
                 break  # there is enough to begin with, and the next page may be far
             after = page[-1].rank
+            if self._ranks:
+                queues.update(self._queues.leave_out_behind(after, queues))
 
     async def _overdue_page(
         self, leases: list[Lease], now: int, after: Rank | None, others: Collection[str]
@@ -290,7 +293,7 @@ class Loader:
         if first <= now:
             overdue = await self._store.due(leases, min(last, now), (first, ""), self._options.batch_max)
             if len(overdue) == self._options.batch_max:
-                overdue = [*overdue, *await self._overdue_page(leases, now, None, self._queues.full())]  # the best
+                overdue = [*overdue, *await self._overdue_page(leases, now, None, self._queues.left_out())]  # the best
                 self.refresh()  # and the rest
         after = (max(first, now + 1), "")
         while after[0] <= last:

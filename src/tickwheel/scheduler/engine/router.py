@@ -1,10 +1,10 @@
-"""The router: moves due tasks to a node that has their handler, where this one does not.
+"""The router: moves due tasks to a node that has their handler, where this one does not, or has no pool for it.
 
-    due here, handler unknown here --> which nodes have it? --> moved to a partition of one of them, which is told
+    due here, cannot run here      --> which nodes have it? --> moved to a partition of one of them, which is told
                                        none: it stays pending, and is reconsidered when nodes change
 
 The nodes and what they own are read just before a move, so that a task goes to a node that has its handler by what is
-stored then. Nothing is read while every due task has its handler here, or while no node is known to have it.
+stored then. Nothing is read while every due task can run here, or while no node is known to have it.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from tickwheel.clock import Clock
 from tickwheel.cluster import Ownership
 from tickwheel.scheduler.engine.due_index import DueIndex
 from tickwheel.stores.contract import RoutesTasks, Store
-from tickwheel.tasks.registry import Registry
 
 __all__ = ["Router"]
 
@@ -32,8 +31,8 @@ class Router:
         store: Store,
         ownership: Ownership,
         index: DueIndex,
-        registry: Registry,
         *,
+        can_run: Callable[[str], bool],
         clock: Clock,
         read_more: Callable[[], None],
     ) -> None:
@@ -41,7 +40,7 @@ class Router:
         self.routes = hasattr(store, "move")  # whether tasks can be moved in this store
         self._ownership = ownership
         self._index = index
-        self._registry = registry
+        self._can_run = can_run  # here, a handler by its name
         self._clock = clock
         self._read_more = read_more
         self._wanted = asyncio.Event()  # something may be moved
@@ -61,9 +60,9 @@ class Router:
             self._wanted.set()
 
     def _movable(self) -> list[str]:
-        """List the handlers of due tasks that are unknown here, and may be known elsewhere."""
+        """List the handlers of due tasks that cannot run here, and may elsewhere."""
         due = self._index.ready.handlers()
-        return [name for name in due if name not in self._registry and (self._stale or name in self._elsewhere)]
+        return [name for name in due if not self._can_run(name) and (self._stale or name in self._elsewhere)]
 
     async def route(self) -> None:
         """Wait until something may be moved, and move some of it."""

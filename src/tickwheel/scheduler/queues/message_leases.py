@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from tickwheel.clock import Clock
-from tickwheel.errors import InvalidLease, LeaseLost, UnknownTask
+from tickwheel.errors import InvalidLease, LeaseLost, StoreError, UnknownTask
 from tickwheel.observe.events import Events, Kind
 from tickwheel.scheduler.background_calls import BackgroundCalls
 from tickwheel.scheduler.engine.completer import Completer, event_for_failure, plain
@@ -178,7 +178,7 @@ class MessageLeases:
     # -- end, as the consumer says
 
     async def ack(self, task_id: str, token: str) -> Task:
-        """Complete a task."""
+        """Complete a task, and return it as it is stored then."""
         leased = await self._mine(task_id, token)
         return await self._settle(leased, transitions.succeed(leased.task, None, self._completer.now()), "completed")
 
@@ -208,8 +208,17 @@ class MessageLeases:
             self._events.emit("lost", leased.task, now, reason="another owner has it, or it was written before")
             raise LeaseLost(leased.task.id)
         self._events.emit(kind, finish.task, now, run=finish.run)
-        self._completer.on_finished(finish.task.id, finish.task)
-        return finish.task
+        stored = await self._stored(finish.task)
+        self._completer.on_finished(stored.id, stored)
+        return stored
+
+    async def _stored(self, written: Task) -> Task:
+        """Read a task as it was stored: merged with what others asked for meanwhile."""
+        try:
+            [stored] = await self._store.get([written.id])
+        except StoreError:
+            return written  # it is settled all the same
+        return written if stored is None else stored  # someone may have deleted it already
 
     # -- end, without the consumer
 

@@ -1,16 +1,17 @@
 """Pull queues: tasks that come due wait here until a consumer leases them, and are its for a while.
 
     in the wheel ----due----> parked in a line ----lease----> leased ----> what became of it
-    pending                   pending                         running      leases.py
+    pending                   pending, by priority            running      message_leases.py
 
 A task that waits is pending in the store, and takes up no room among those that run here: a queue that nobody reads
 holds up nobody. A lease is a claim like any other, fenced, with one more attempt.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from heapq import nsmallest
 from random import Random
-from typing import Final
+from typing import Final, cast
 
 from tickwheel.clock import Clock
 from tickwheel.cluster import Ownership
@@ -19,11 +20,11 @@ from tickwheel.observe.events import Events
 from tickwheel.scheduler.background_calls import BackgroundCalls
 from tickwheel.scheduler.engine.completer import Completer
 from tickwheel.scheduler.engine.due_index import DueWheel
-from tickwheel.scheduler.queues.backlog import Backlog
+from tickwheel.scheduler.queues.backlog import LAST, Backlog, Place, behind
 from tickwheel.scheduler.queues.message_leases import LEASED_MAX, Message, MessageLeases
-from tickwheel.stores.contract import Due, Store
+from tickwheel.stores.contract import Due, Rank, RanksOverdue, Store
 from tickwheel.tasks import transitions
-from tickwheel.tasks.destinations import handler_for_queue
+from tickwheel.tasks.destinations import handler_for_queue, parse_queue
 from tickwheel.tasks.record import Task
 
 __all__ = ["Queues"]
@@ -50,6 +51,7 @@ class Queues:
         look_ms: int,
     ) -> None:
         self._store = store
+        self._ranks = hasattr(store, "overdue")
         self._ownership = ownership
         self._completer = completer
         self._clock = clock
@@ -125,9 +127,14 @@ class Queues:
             return "waiting in its queue"
         return "in the wheel" if task_id in self.soon else None
 
-    def full(self) -> list[str]:
-        """List the handlers of queues in which there is no room for more."""
-        return [handler_for_queue(queue) for queue in self._lines.full()]
+    def left_out(self) -> list[str]:
+        """List the handlers of queues of which some tasks are in the store alone: they are read for a consumer."""
+        return [handler_for_queue(queue) for queue in self._lines.left_out()]
+
+    def leave_out_behind(self, rank: Rank, known: Collection[str]) -> list[str]:
+        """Leave out what ranks behind a task of queues that are full, besides known ones; return their handlers."""
+        queues = [queue for queue in map(parse_queue, known) if queue is not None]
+        return [handler_for_queue(queue) for queue in self._lines.leave_out_behind(rank, queues)]
 
     @property
     def parked(self) -> int:
@@ -217,24 +224,38 @@ class Queues:
         self._completer.settle(task, transitions.release(task, reason), "retried")
 
     async def _refill(self, queue: str, limit: int) -> list[Due]:
-        """Read from the store what was left out of a line; return the first of it, and let the rest wait."""
+        """Read from the store what was left out of a line; return the best of it, and let the rest wait.
+
+        Nothing is changed before it is read: who asks for it may be gone meanwhile.
+        """
         async with self._refilling:
-            if not self._lines.is_cut(queue):
-                return self._lines.take(queue, limit)  # someone else has just read it
-            self._lines.mend(queue)
+            entries = self._lines.take(queue, limit)
+            if entries or not self._lines.is_cut(queue):
+                return entries  # someone else has just read it
             found: list[Due] = []
-            after, now = None, self._completer.now()
-            while page := await self._store.due(self._ownership.kept(), now, after, PAGE):
-                for due in page:
-                    if due.queue == queue and due.id not in self.leases:
-                        if len(found) < limit:
-                            found.append(due)
-                        else:
-                            self._lines.put(due)
-                if len(page) < PAGE or (len(found) == limit and self._lines.is_cut(queue)):
+            cut: Place | None = None
+            after: Rank | None = None
+            most, now = max(self._lines.line_max, limit), self._completer.now()
+            while page := await self._page(now, after, queue):
+                found += [due for due in page if due.queue == queue and due.id not in self.leases]
+                after = page[-1].rank
+                if len(page) < PAGE:
                     break
-                after = (page[-1].run_at, page[-1].id)
-            return found
+                if len(found) >= most:  # by time, it is not known where what was not read ranks
+                    cut = behind(after) if self._ranks else LAST
+                    break
+            best = nsmallest(limit, found, key=_order)
+            taken = {due.id for due in best}
+            self._lines.refill(queue, (due for due in found if due.id not in taken), cut)
+            return best
+
+    async def _page(self, now: int, after: Rank | None, queue: str) -> list[Due]:
+        """Read what is due behind a place: by priority where the store can, and without other queues that are full."""
+        leases = self._ownership.kept()
+        if not self._ranks:
+            return await self._store.due(leases, now, None if after is None else after[1:], PAGE)
+        others = [handler_for_queue(other) for other in self._lines.left_out() if other != queue]
+        return await cast("RanksOverdue", self._store).overdue(leases, now, after, PAGE, others)
 
     # -- end
 
@@ -249,3 +270,7 @@ class Queues:
         self.stop()
         await self._background.ended()
         self.leases.close()
+
+
+def _order(due: Due) -> tuple[int, int, str]:
+    return -due.priority, due.run_at, due.id

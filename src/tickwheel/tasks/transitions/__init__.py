@@ -29,6 +29,7 @@ from tickwheel.tasks.transitions.claims import (
     may_finish,
     may_move,
     move,
+    unclaimed,
     was_merged,
 )
 from tickwheel.tasks.transitions.clock import STEP_MS, set_back
@@ -98,6 +99,7 @@ __all__ = [
     "snooze",
     "stop",
     "succeed",
+    "unclaimed",
     "update",
     "was_merged",
 ]

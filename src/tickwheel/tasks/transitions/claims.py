@@ -24,6 +24,7 @@ __all__ = [
     "may_finish",
     "may_move",
     "move",
+    "unclaimed",
     "was_merged",
 ]
 
@@ -44,6 +45,11 @@ def claim(task: Task, now: int) -> Task:
         reason=None,
         reason_code=None,
     )
+
+
+def unclaimed(task: Task) -> Task:
+    """Return a claimed task as it is to its own process until it begins: it waits, and this is no attempt yet."""
+    return replace(task, status=Status.PENDING, attempt=task.attempt - 1, started_at=None)
 
 
 def may_move(task: Task, partition: int) -> bool:
