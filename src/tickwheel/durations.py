@@ -94,7 +94,8 @@ def _from_value(given: object) -> int:
     if isinstance(given, str):
         return _from_text(str.__str__(given))
     if isinstance(given, timedelta):
-        return _round_up(given, -(given // -_MICROSECOND) * 1000, 1)  # subclasses can be finer than a microsecond
+        microseconds: Any = -(given // -_MICROSECOND)  # subclasses can be finer than that
+        return _round_up(given, microseconds * 1000, 1)
     return _from_number(given)
 
 
@@ -102,7 +103,8 @@ def _from_number(given: object) -> int:
     if isinstance(given, bool):
         raise _unknown_type(given)
     if isinstance(given, int):
-        return _round_up(given, int.__index__(given) * SECOND_NS, 1)
+        seconds: Any = int.__index__(given)
+        return _round_up(given, seconds * SECOND_NS, 1)
     if isinstance(given, float):
         return _from_decimal(given, float.__repr__(given))
     if isinstance(given, Decimal):
@@ -118,13 +120,18 @@ def _unknown_type(given: object) -> InvalidDuration:
     return InvalidDuration(given, "expected seconds, a timedelta, or text such as '1h30m' or 'PT5M'")
 
 
-def _round_up(given: object, numerator: int, denominator: int) -> int:
+# Integers that may be large are `Any`: large products look for signals, and native integers take what a signal handler
+# raises there for a lack of memory, which ends the process.
+
+
+def _round_up(given: object, numerator: Any, denominator: Any) -> int:
     """Return `numerator / denominator` nanoseconds, rounded up, if that is a duration."""
     if numerator < 0:
         raise InvalidDuration(given, "must not be negative")
     if numerator > DURATION_NS_MAX * denominator:
         raise _too_long(given)
-    return -(-numerator // denominator)
+    nanoseconds: int = -(-numerator // denominator)
+    return nanoseconds
 
 
 def _too_long(given: object) -> InvalidDuration:
@@ -133,7 +140,8 @@ def _too_long(given: object) -> InvalidDuration:
 
 def _from_rational(given: Any) -> int:
     try:
-        numerator, denominator = index(given.numerator), index(given.denominator)
+        numerator: Any = index(given.numerator)
+        denominator: Any = index(given.denominator)
     except TypeError:  # numpy's timedelta64 is registered as a number, but has a unit of its own
         raise _unknown_type(given) from None
     return _round_up(given, numerator * SECOND_NS, denominator)
@@ -154,7 +162,8 @@ def _from_decimal(given: object, text: str) -> int:
         raise InvalidDuration(given, "must be a finite number")
     if len(text) > TEXT_CHARS_MAX:
         raise InvalidDuration(given, f"must have at most {TEXT_CHARS_MAX} digits")
-    seconds, exponent = int(whole + places), int(power or 0) - len(places)
+    seconds: Any = int(whole + places)
+    exponent = int(power or 0) - len(places)
     if seconds <= 0:
         return _round_up(given, seconds, 1)
     # The exponent of a Decimal can be many millions: decide by the place of the first digit before computing a power.
@@ -181,7 +190,7 @@ def _parse(text: str) -> int:
     return _round_up(text, sum(_numerator(number) * UNITS_NS[unit] for number, unit in parts), _TEXT_DENOMINATOR)
 
 
-def _numerator(number: str) -> int:
+def _numerator(number: str) -> Any:
     """Return a decimal number as a numerator over `_TEXT_DENOMINATOR`."""
     whole, _, places = number.replace(",", ".").partition(".")
     return int(whole + places.ljust(TEXT_CHARS_MAX, "0"))

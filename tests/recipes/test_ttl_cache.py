@@ -335,6 +335,26 @@ def test_a_log_handler_that_raises_is_shown_and_loses_no_notice(
     assert capsys.readouterr().err.count("OSError: disk full") == 3
 
 
+def test_an_interrupt_while_an_error_is_logged_is_raised_after_all_notices(
+    clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    def on_evict(key: int, _value: int, _cause: str) -> None:
+        told.append(key)
+        raise ValueError(key)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(logging.getLogger("tickwheel.recipes"), "handle", interrupt)
+    cache: TTLCache[int, int] = TTLCache(9, 10, clock=clock, on_evict=on_evict)
+    cache.update({1: 1, 2: 2, 3: 3})
+    with pytest.raises(KeyboardInterrupt):
+        cache.clear()
+    assert told == [1, 2, 3]
+
+
 @pytest.mark.usefixtures("failing_log")
 def test_a_log_handler_that_raises_does_not_hit_who_writes() -> None:
     timers = ManualTimers()

@@ -261,3 +261,34 @@ FAILURES = """
 def test_a_cache_is_whole_after_memory_was_short(items: int, before: str, call: str) -> None:
     pytest.importorskip("_testcapi")
     run(FAILURES.format(items=items, before=before, call=call), "compiled" if COMPILED else "pure")
+
+
+def test_a_call_that_fails_for_lack_of_memory_leaves_the_cache_unlocked() -> None:
+    """One allocation fails, each in turn, when there is no list that Python could use again."""
+    script = """
+        import gc, threading
+        import _testcapi
+        from tickwheel import TTLCache
+
+        gc.disable()
+        lists = []
+        for nth in range(12):
+            cache = TTLCache(3, 60)
+            for key in range(4):
+                cache[key] = key
+            lists += [[] for _ in range(300)]
+            _testcapi.set_nomemory(nth, nth + 1)
+            try:
+                cache["new"] = 1
+            except MemoryError:
+                pass
+            finally:
+                _testcapi.remove_mem_hooks()
+            counted = []
+            other = threading.Thread(target=lambda: counted.append(len(cache)), daemon=True)
+            other.start()
+            other.join(60)
+            assert counted in ([2], [3]), (nth, counted)
+        print("unlocked")
+    """
+    assert run(script, "compiled").stdout == "unlocked\n"

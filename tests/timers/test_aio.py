@@ -36,10 +36,14 @@ def run(loop: Any, main: Coroutine[Any, Any, Any]) -> Any:
     return loop.run_until_complete(asyncio.wait_for(main, 30))
 
 
-def test_a_timeout_goes_by_the_time_that_a_test_gives_a_loop() -> None:
+@pytest.mark.parametrize("of", ["the loop", "all loops"])
+def test_a_timeout_goes_by_the_time_that_a_test_gives_a_loop(of: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.SelectorEventLoop()
     real = loop.time
-    loop.time = lambda: real() - 100_000  # type: ignore[method-assign]
+    if of == "the loop":
+        monkeypatch.setattr(loop, "time", lambda: real() - 100_000)
+    else:
+        monkeypatch.setattr(asyncio.BaseEventLoop, "time", lambda _: time.monotonic() - 100_000)
 
     async def main() -> None:
         limit = aio.timeout(0.01)

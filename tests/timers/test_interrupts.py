@@ -63,3 +63,26 @@ def test_what_is_interrupted_while_it_is_made_is_dropped_without_a_word(build: B
         print("unharmed")
     """
     assert said(script, build.name) == "unharmed\n"
+
+
+@pytest.mark.parametrize("kind", ["str", "float", "Decimal", "Fraction", "timedelta"])
+def test_an_interrupted_duration_raises_the_interrupt(kind: str) -> None:
+    script = f"""
+        from datetime import timedelta
+        from decimal import Decimal
+        from fractions import Fraction
+        from tickwheel.durations import to_ns
+        makers = dict(
+            str=lambda number: f"{{number}}.{{number}}s", float=float, Decimal=Decimal,
+            Fraction=lambda number: Fraction(number, 3 ** 40), timedelta=lambda number: timedelta(days=number / 1e6),
+        )
+        make, number = makers["{kind}"], 10**9
+        def convert():
+            global number
+            number += 1
+            to_ns(make(number))
+        for _ in range(1500):
+            repeat(convert)
+        print("unharmed")
+    """
+    assert said(script, "compiled") == "unharmed\n"

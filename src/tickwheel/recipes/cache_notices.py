@@ -43,17 +43,22 @@ class EvictionNotices:
                 key, value, cause = gone[done]
                 done += 1
                 try:
-                    self._on_evict(key, value, cause)
-                except BaseException as error:  # noqa: BLE001 - logged, or raised at the end
-                    if end is None and isinstance(error, (KeyboardInterrupt, SystemExit)):
-                        end = error
-                    else:
-                        message = "on_evict raised for key %r (cause: %s)"
-                        tell(logging.ERROR, message, key, cause, error=error, logger=log)
+                    self._deliver_one(key, value, cause)
+                except BaseException as error:  # noqa: BLE001 - raised at the end
+                    end = error if end is None else end
         finally:
             self._delivering.pop(thread, None)
         if end is not None:
             raise end
+
+    def _deliver_one(self, key: Any, value: Any, cause: Any) -> None:
+        """Deliver a notice and log what `on_evict` raises, unless it ends the program."""
+        try:
+            self._on_evict(key, value, cause)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - logged
+            tell(logging.ERROR, "on_evict raised for key %r (cause: %s)", key, cause, error=error, logger=log)
 
     def begin_anew(self) -> None:
         """Go on in a forked child, where only the thread that has forked still delivers."""

@@ -369,7 +369,12 @@ class CacheStore:
             self._depth -= 1
             self._release()
             return
-        none_gone: list[Any] = []  # may run a destructor, and that may add to what is gone
+        try:
+            none_gone: list[Any] = []  # may run a destructor, and that may add to what is gone
+        except BaseException:  # no memory: what is gone waits for the next call
+            self._depth -= 1
+            self._release()
+            raise
         gone = self._gone
         plan_ns = self._plan_ns
         self._gone = none_gone

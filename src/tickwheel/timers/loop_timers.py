@@ -71,6 +71,8 @@ SAME_CLOCK_SECONDS: Final = 60.0  # no round takes so long, and hardly a suspend
 
 _by_when: Final = attrgetter("_when")
 
+_standard_time: Final = BaseEventLoop.time  # as long as no test has put another function in its place
+
 # Held here, a function costs a native call less than one that is looked up in its module.
 _copy_context: Final = copy_context
 
@@ -449,7 +451,7 @@ def _restore_call(loop_ref: Any, held: Any) -> None:
 
 def reads_system_clock(loop: AbstractEventLoop) -> bool:
     """Tell whether a loop's time is the system's clock: not if a test has put another function in its place."""
-    return type(loop).time is BaseEventLoop.time and "time" not in vars(loop)
+    return type(loop).time is _standard_time and "time" not in vars(loop)
 
 
 def counts_milliseconds(loop: AbstractEventLoop) -> bool:
