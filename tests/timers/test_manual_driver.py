@@ -954,6 +954,14 @@ def test_a_handle_that_is_due_is_stopped_by_its_own_timers_only(recorder: Record
     assert recorder.ran == [("due", 1.0), ("last", 1.0)]
 
 
+@pytest.mark.parametrize("kind", [ManualTimers, Timers])
+def test_timers_are_closed_without_a_word_if_the_collector_has_closed_their_wheel(kind: Any) -> None:
+    timers = kind()
+    handle = timers.after(3600, print)
+    timers._registry.wheel.close()  # as it does when it finds a cycle, and begins with the wheel
+    assert (timers.stop(), handle.pending) == ([], False)
+
+
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 @pytest.mark.parametrize("kind", [ManualTimers, Timers, EventLoop])
 def test_timers_and_loops_refuse_to_be_copied(kind: Any, duplicate: Any) -> None:

@@ -562,7 +562,8 @@ class TimerRegistry(TimerOwner):
             self.stopped = True
             take_all(self.due_ring, handles)
             take_all(self.held_ring, handles)
-            self.wheel.advance_into(handles, TICK_MAX, TICK_MAX)
+            if not self.wheel._closed:  # the collector finalizes what it finds in any order, the wheel perhaps first
+                self.wheel.advance_into(handles, TICK_MAX, TICK_MAX)
             for handle in handles:
                 handle.lie_in(STOPPED)
             # What runs comes again after what waits for the same moment: it is put on the wheel when its run ends.
