@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,31 @@ def test_what_runs_while_the_clock_is_set_back_goes_on_from_now(world: Steps) ->
         await asyncio.sleep(13)
         assert len(world.runs("work")) == 2
         assert all(run.started_at <= run.finished_at for run in await world.node.history("work") if run.started_at)
+        await world.node.stop()
+
+    world.perform(story)
+
+
+@pytest.mark.parametrize("after_s", [2.5, 2.99], ids=["between two runs", "when the next one is claimed"])
+def test_a_series_keeps_its_pace_when_the_clock_is_set_back_and_that_is_noticed_at_once(
+    world: Steps, after_s: float
+) -> None:
+    async def story() -> None:
+        began = world.clock.monotonic_ns()
+        moments: list[float] = []
+        await world.begin()
+
+        @world.node.task("beat")
+        async def beat() -> None:
+            moments.append((world.clock.monotonic_ns() - began) / 1e9)
+
+        await world.node.add("beat", every="1s", id="beat")
+        await asyncio.sleep(after_s)
+        await world.step(-HOUR, "live")
+        await world.node.add("note", {"what": "note"})
+        await asyncio.sleep(3)
+        assert [round(later - sooner, 1) for sooner, later in pairwise(moments)] == [1.0] * (len(moments) - 1), moments
+        assert len(moments) == 5
         await world.node.stop()
 
     world.perform(story)

@@ -52,7 +52,9 @@ def _point_from_now(task: Task, due_at: int, now: int, before: int) -> int | Non
         return None
     if due_at > max(_chosen_at(task), before) + interval_ms:
         return None
-    return first_point_after(task, now - min(interval_ms, NOTICED_MS))
+    # A point that was passed since the step is still to come, but not one that came before its last run ended.
+    passed_ms = min(interval_ms, NOTICED_MS, max(before - _chosen_at(task), 0))
+    return first_point_after(task, now - passed_ms)
 
 
 def _shorten_wait(task: Task, now: int, ahead_ms: int) -> Task:
