@@ -151,7 +151,7 @@ def is_missing(path: Path) -> bool:
 
 def check_creation(path: Path, *, create: bool) -> None:
     """Raise if a file that is missing must not be created: its log may have tasks that are nowhere else."""
-    if is_in_use(path):
+    if is_in_use(path) and is_missing(path):  # in this order: that process may have created it just now
         raise StoreUnavailable(
             f"{path}: the file is missing, but a running process has it open: it was moved or deleted; no new file was "
             "created, for that would destroy what the process has not yet written to the old one. Move the file back, "
