@@ -47,6 +47,7 @@ def quiet_keys() -> Iterator[None]:
 @pytest.fixture
 def frequent_collections() -> Iterator[None]:
     thresholds = gc.get_threshold()
+    gc.collect()
     gc.freeze()  # what other tests of this process have left is not looked at each time, now or later
     gc.set_threshold(7)
     yield
