@@ -351,7 +351,6 @@ class Engine:
             return
         log.warning("the wall clock was set by %+g s", step_ms / 1000)
         self._completer.on_step(step_ms)
-        self._executor.on_step(step_ms)
         self._loader.on_step(step_ms)
         self._janitor.on_step(step_ms)
         self.queues.look()

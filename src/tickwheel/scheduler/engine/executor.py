@@ -182,7 +182,7 @@ class Executor:
             return
         self.idle.clear()
         if self._halted:
-            self._release_waiting(STOPPED)
+            self._release_waiting()
             return
         loop = asyncio.get_running_loop()
         if self._timer is not None:
@@ -377,19 +377,14 @@ class Executor:
     def halt(self) -> None:
         """Begin nothing more: release what waits for its due time or for a worker; what runs continues."""
         self._halted = True
-        self._release_waiting(STOPPED)
+        self._release_waiting()
         self._workers.halt()
 
-    def on_step(self, step_ms: int) -> None:
-        """Release what waits for a moment that has become far, now that the wall clock was set back."""
-        if step_ms < 0:
-            self._release_waiting(SET_BACK)
-
-    def _release_waiting(self, reason: str) -> None:
+    def _release_waiting(self) -> None:
         for task_id in list(self._waiting):
             task = self._stop_waiting(task_id)
             assert task is not None
-            self._completer.release(task, reason)
+            self._completer.release(task, STOPPED)
 
     async def close(self) -> None:
         """Stop what runs and release what waits; their outcomes are the completer's to write."""
