@@ -60,7 +60,7 @@ class EventLoop(asyncio.SelectorEventLoop):
             raise InvalidOption("geometry", geometry, "a Geometry of tickwheel.wheels")
         self._virtual = clock is not None
         if clock is not None:
-            vars(self)["time"] = clock.monotonic
+            self.time = clock.monotonic
             selector = JumpingSelector(clock, selector, self._next_ns)
             self._tick_ns, self._origin_ns = geometry.tick_ns, clock.monotonic_ns()
         super().__init__(selector)
@@ -70,13 +70,6 @@ class EventLoop(asyncio.SelectorEventLoop):
     time = staticmethod(
         SystemClock.monotonic
     )  # the function itself, so that reading the clock costs no call in between
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if (
-            name == "time"
-        ):  # pending timers have their places by the clock it was made with, and would come early or never
-            raise InvalidOption("time", value, "that of the clock the loop was made with (see clock=VirtualClock())")
-        super().__setattr__(name, value)
 
     def call_later(
         self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
