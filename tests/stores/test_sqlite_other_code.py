@@ -425,7 +425,7 @@ def test_an_open_that_is_cancelled_leaves_nothing_open(path: Path) -> None:
         await asyncio.get_running_loop().shutdown_default_executor()
 
     asyncio.run(main())
-    assert not open_files.OPEN
+    assert path not in open_files.OPEN.values()
     with_sqlite3(path)
 
 

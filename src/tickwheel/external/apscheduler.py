@@ -13,7 +13,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
@@ -35,6 +35,9 @@ __all__ = ["APSchedulerFar", "Again", "call_back"]
 PREFIX: Final = "tickwheel:"
 ID_CHARS_MAX: Final = 191  # what its SQL store has room for
 EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+# By the URL of the store: the stores that jobs of this process are about, which are few; stopped when the program ends.
+SCHEDULERS: Final[dict[str, Scheduler]] = {}
 
 
 class APSchedulerFar:
@@ -110,7 +113,7 @@ class Again(BaseTrigger):  # type: ignore[misc]
 
 def call_back(url: str, task_id: str) -> None:
     """Let a far task come due again: this is what jobs call, wherever APScheduler runs them."""
-    near = door(url)
+    near = scheduler_of(url)
     with suppress(UnknownTask, TaskFinished, TaskRunning):  # it was cancelled, or has run
         if FAR not in near.get(task_id).tags:
             return  # it is near, or was paused by somebody who means it
@@ -119,10 +122,9 @@ def call_back(url: str, task_id: str) -> None:
             near.amend(task_id, tags=without_far(resumed))
 
 
-@lru_cache(maxsize=16)  # as many stores as a process would have, and then some
-def door(url: str) -> Scheduler:
-    """Return the way into a store: opened when it is first used, closed when the program ends."""
-    return Scheduler(url, run=False).start()
+def scheduler_of(url: str) -> Scheduler:
+    """Return this process's only scheduler of a store, started: two threads may ask for it at once."""
+    return SCHEDULERS.setdefault(url, Scheduler(url, run=False)).start()
 
 
 def job_id_of(task_id: str) -> str:
