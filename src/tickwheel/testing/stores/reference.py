@@ -386,7 +386,7 @@ class Modelled:
         self.history += ["skipped"] * min(len(passed), 1 + SKIPPED_MAX)
         self.asked_to_stop = ""
         self.state, self.due_at, self.occurrence_at, self.point = "pending", point, point, point
-        self.missed_until, self.at_moment = missed_until, self._waits_longer(point, now)
+        self.missed_until, self.at_moment = missed_until, self.at_moment and self._waits_longer(point, now)
         return None
 
     def fail_for_good(self, now: int) -> "Modelled | None":
@@ -484,7 +484,8 @@ class Modelled:
                 coming = skipped.pop()
             self.history += ["skipped"] * min(len(skipped), SKIPPED_MAX)
         if coming != self.back_at:
-            self.point, self.at_moment = coming, self._waits_longer(coming, now)  # after one that was made earlier
+            # After one that was made earlier; if it is far because the clock was set back, nobody asked for that.
+            self.point, self.at_moment = coming, self.at_moment and self._waits_longer(coming, now)
         self.state, self.due_at, self.occurrence_at, self.back_at = "pending", coming, coming, None
         if coming > self.missed_until:
             self.missed_until = 0
