@@ -2,10 +2,11 @@
 
 import asyncio
 from asyncio import AbstractEventLoop, Future
+from collections import deque
 from collections.abc import Callable
-from functools import partial
 from queue import SimpleQueue
 from threading import Thread, current_thread
+from typing import Final
 from weakref import finalize
 
 from tickwheel.workers.contract import Outcome
@@ -13,8 +14,10 @@ from tickwheel.workers.contract import Outcome
 __all__ = ["Threads"]
 
 Call = Callable[[], Outcome]
-Item = tuple[AbstractEventLoop, Call, Callable[[Outcome], None]]
+Item = tuple["Threads", Call, Future[Outcome]]
 Leave = Callable[[Thread], None]
+
+DELIVERED_MAX: Final = 64  # outcomes in one step of the loop: a millisecond or two of what their callers do then
 
 
 class Threads:
@@ -23,6 +26,8 @@ class Threads:
     They are daemons: a call that never returns must not keep the interpreter from ending, as it would in a
     `ThreadPoolExecutor`, which joins its threads at exit. Those of a set that is dropped without being closed end
     by themselves, for idle threads hold nothing but the queue.
+
+    Outcomes are delivered on the loop, all that have come since it last looked: to wake it costs more than many calls.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -33,6 +38,8 @@ class Threads:
         self._threads: set[Thread] = set()
         self._items: SimpleQueue[Item | tuple[AbstractEventLoop, Leave] | None] = SimpleQueue()
         finalize(self, dismiss, self._items, self._threads).atexit = False
+        self._outcomes: deque[tuple[Future[Outcome], Outcome]] = deque()  # to be delivered
+        self._woken = False  # the loop will look at them
         self._loop: AbstractEventLoop
         self._fewer: asyncio.Event
 
@@ -48,7 +55,7 @@ class Threads:
             self._grow()
         self._busy += 1
         over: Future[Outcome] = self._loop.create_future()
-        self._items.put((self._loop, call, partial(self._deliver, over)))
+        self._items.put((self, call, over))
         return over
 
     def replace(self, call: Future[Outcome]) -> bool:
@@ -65,11 +72,28 @@ class Threads:
         thread.start()
         self._threads.add(thread)
 
-    def _deliver(self, over: Future[Outcome], outcome: Outcome) -> None:
-        self._busy -= 1
-        self._replaced.discard(over)
-        if not over.done():  # the loop may be shutting down, and have cancelled it
-            over.set_result(outcome)
+    def hand_over(self, over: Future[Outcome], outcome: Outcome) -> None:
+        """Have an outcome delivered, from a thread; raise `RuntimeError` if the loop is closed."""
+        self._outcomes.append((over, outcome))
+        if not self._woken:  # looked at after the outcome is there: whoever takes it down looks for outcomes after that
+            self._woken = True
+            try:
+                self._loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                self._woken = False  # the other threads are to find out, too
+                raise
+
+    def _deliver(self) -> None:
+        self._woken = False
+        for _ in range(min(len(self._outcomes), DELIVERED_MAX)):
+            over, outcome = self._outcomes.popleft()
+            self._busy -= 1
+            self._replaced.discard(over)
+            if not over.done():  # the loop may be shutting down, and have cancelled it
+                over.set_result(outcome)
+        if self._outcomes and not self._woken:
+            self._woken = True
+            self._loop.call_soon(self._deliver)  # others on the loop have their turn before the rest
 
     def _leave(self, thread: Thread) -> None:
         thread.join()  # this was the last thing it did
@@ -93,11 +117,11 @@ def serve(items: SimpleQueue[Item | tuple[AbstractEventLoop, Leave] | None]) -> 
                 loop, leave = item
                 loop.call_soon_threadsafe(leave, current_thread())
                 return
-            loop, call, deliver = item
-            loop.call_soon_threadsafe(deliver, call())
+            threads, call, over = item
+            threads.hand_over(over, call())
         except RuntimeError:
             return  # the loop is closed: nobody waits for this any more, nor for anything else
-        del item, loop, call, deliver  # nothing of a run is kept alive by waiting for the next
+        del item, threads, call, over  # nothing of a run is kept alive by waiting for the next
 
 
 def dismiss(items: SimpleQueue[Item | tuple[AbstractEventLoop, Leave] | None], threads: set[Thread]) -> None:
