@@ -53,7 +53,7 @@ class Job:
 
     __slots__ = (
         "alarm", "arguments", "began_s", "error", "gate", "handler", "loop", "over", "placed_s", "pool", "stop",
-        "surroundings", "task", "tell", "time",
+        "surroundings", "task", "tell",
     )  # fmt: skip
 
     def __init__(
@@ -72,8 +72,7 @@ class Job:
         self.arguments = arguments
         self.stop = stop  # what `context.cancelled` looks at
         self.tell = tell  # called once, with what it came to
-        self.loop = loop
-        self.time = loop.time  # may be read on any thread
+        self.loop = loop  # whose time may be read on any thread
         self.gate = gate
         self.placed_s = 0.0  # when it was given a worker
         self.began_s: float | None = None  # when its function was called
@@ -86,7 +85,7 @@ class Job:
         """Note that the function is about to be called, on this thread; False if it must not be."""
         if self.stop.is_set() or (self.gate is not None and not self.gate.begin()):
             return False
-        self.began_s = self.time()
+        self.began_s = self.loop.time()
         return True
 
     def not_begun(self) -> Outcome:

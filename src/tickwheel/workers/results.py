@@ -13,6 +13,7 @@ from tickwheel.workers.contract import Outcome
 
 __all__ = ["RESULT_BYTES_MAX", "encode", "name_of", "passable", "returned", "settle", "words_of"]
 
+NOTHING = Outcome()  # what most functions return
 RESULT_BYTES_MAX = 256 * 1024 - len("[,null]")  # a store keeps 256 KiB, of the result and the error as one list
 
 
@@ -44,7 +45,7 @@ def settle(handler: str, task_id: str, call: Callable[[], Any]) -> Outcome:
 def returned(handler: str, task_id: str, result: object) -> Outcome:
     """Return what a function came to that returned: its result as a store would give it back, if one can keep it."""
     if result is None:
-        return Outcome()
+        return NOTHING
     try:
         return Outcome(msgspec.json.decode(encode(handler, task_id, result)))
     except BaseException as error:  # noqa: BLE001 - InvalidResult, or there is no memory for it

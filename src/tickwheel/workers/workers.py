@@ -22,6 +22,7 @@ import asyncio
 import logging
 from asyncio import AbstractEventLoop, CancelledError, Future
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Literal
 
@@ -98,6 +99,7 @@ class Workers:
         self._rates: dict[PoolName | str, EndRate] = {}  # of pools, and of handlers that have a limit
         self._loop: AbstractEventLoop | None = None  # where it is at home, from the first run on
         self._alarms: LoopWheel | None = None  # of that loop
+        self._context = copy_context()  # where ends and alarms are seen to: one for all, rather than a copy for each
         self._halted = False
         self._closing: asyncio.Task[list[str]] | None = None
 
@@ -251,7 +253,7 @@ class Workers:
             self._lines[job.pool].done(job)
             self._jobs.pop(job.task.id, None)
             return
-        job.placed_s = job.time()
+        job.placed_s = job.loop.time()
         try:
             job.over = self._pools[job.pool].start(job)
         except Exception as error:  # noqa: BLE001 - the system has no more threads: this run fails, no other
@@ -260,13 +262,13 @@ class Workers:
             self._give_up(job)
         else:
             self._begun[job] = job.over
-            job.over.add_done_callback(partial(self._end, job))
+            job.over.add_done_callback(partial(self._end, job), context=self._context)
             wait_s = min(job.task.timeout_ms / 1000, self.start_s_max)
             job.alarm = self._alarm(wait_s, self._run_out, job)
 
     def _alarm(self, wait_s: float, call: Callable[[Job], None], job: Job) -> Call:
         assert self._alarms is not None
-        return self._alarms.call_later(wait_s, call, (job,), None)
+        return self._alarms.call_later(wait_s, call, (job,), self._context)
 
     def _end(self, job: Job, over: Future[Outcome]) -> None:
         """Give the place of a run to the next, and tell what it came to."""
@@ -294,7 +296,7 @@ class Workers:
 
     def _count_end(self, job: Job) -> int:
         """Count a run that is over, and return how many of its pool are likely to end within a window."""
-        now_s = job.time()
+        now_s = job.loop.time()
         if job.handler.concurrency is not None:
             self._rate_of(f"handler {job.handler.name}").add(now_s)
         return self._rate_of(job.pool).add(now_s)
@@ -312,12 +314,12 @@ class Workers:
         pool = self._pools[job.pool]
         error: Exception
         if job.began_s is not None:
-            left_s = job.began_s + job.task.timeout_ms / 1000 - job.time()
+            left_s = job.began_s + job.task.timeout_ms / 1000 - job.loop.time()
             error = RunTimedOut(job.task.id, job.task.timeout_ms / 1000)
         else:  # its time counts from when it begins: a process has to start first
             left_s = BEGIN_CHECK_S
             if isinstance(pool, ProcessPool):
-                left_s = min(left_s, job.placed_s + self.start_s_max - job.time())
+                left_s = min(left_s, job.placed_s + self.start_s_max - job.loop.time())
             error = ProcessDied(job.handler.name, job.task.id, None, not_ready_s=self.start_s_max)
         if left_s > 0:
             job.alarm = self._alarm(left_s, self._run_out, job)

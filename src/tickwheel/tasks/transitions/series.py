@@ -12,7 +12,7 @@ A grid does not drift, whatever becomes of single runs:
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -119,7 +119,7 @@ def _points(task: Task, begin: int, until: int) -> Iterator[int]:
         moment = task.trigger.next_after(moment)
 
 
-def continue_series(task: Task, status: Status, reason: str | None, now: int) -> tuple[Task, list[Run]]:
+def continue_series(task: Task, status: Status, reason: str | None, now: int) -> tuple[Task, Sequence[Run]]:
     """End an occurrence: go on with the next one if there is one, or end the task with a status.
 
     Returns the history rows of occurrences that are skipped besides. Runs of run_now do not count.
@@ -127,7 +127,7 @@ def continue_series(task: Task, status: Status, reason: str | None, now: int) ->
     if task.following is not None:
         return take_over(task, task.following, status, reason, now)
     if not task.is_recurring:
-        return end_task(task, status, task.runs + 1, reason, now), []
+        return end_task(task, status, task.runs + 1, reason, now), ()
     runs = task.runs + (task.next_at is None)
     coming = _coming(task, now)
     if isinstance(task.trigger, Every) and (task.missed_until or 0) > now + STEP_MS:
@@ -206,7 +206,9 @@ def end_task(task: Task, status: Status, runs: int, reason: str | None, now: int
     )
 
 
-def take_over(task: Task, following: Following, status: Status, reason: str | None, now: int) -> tuple[Task, list[Run]]:
+def take_over(
+    task: Task, following: Following, status: Status, reason: str | None, now: int
+) -> tuple[Task, Sequence[Run]]:
     """Let what was asked for during a run take effect, now that its occurrence is over."""
     if following.how == "debounce":
         new = following.task
