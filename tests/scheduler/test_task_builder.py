@@ -4,10 +4,12 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
 from tickwheel.errors import InvalidCron, InvalidDuration, InvalidSchedule, InvalidTask, PayloadTooLarge
 from tickwheel.scheduler.task_builder import TaskFields, build_task, build_update, moment_of, partition_of
+from tickwheel.stores.validation import encode
 from tickwheel.tasks import Cron, Every, Handler, LatePolicy, Once, RetryPolicy, Task
 
 NOW = 1_800_000_000_000
@@ -134,3 +136,10 @@ def test_a_moment_before_1970_is_one_too() -> None:
 )
 def test_a_time_is_read_by_the_clocks_of_its_place_on_its_day(at: datetime, moment: datetime) -> None:
     assert moment_of(at) == moment.timestamp() * 1000
+
+
+def test_policies_that_are_as_usual_are_not_written_down() -> None:
+    handler = Handler(name="orders.cancel", function=print, retry=RetryPolicy(retries=0))
+    for wishes in ({}, {"retries": 0}, {"retry": RetryPolicy()}, {"late": "run_once"}, {"late": LatePolicy()}):
+        task = build_task(handler, wishes, "a", now_ns=NOW * 1_000_000, partitions=64)
+        assert {"retry", "late"}.isdisjoint(msgspec.json.decode(encode(task)))

@@ -321,20 +321,20 @@ def _retry(wishes: Mapping[str, Any], usual: RetryPolicy) -> RetryPolicy:
         raise InvalidTask("give retries, or a whole RetryPolicy as retry, not both").within("retries")
     if "retries" in wishes:
         retries = whole("retries", wishes["retries"], 0, RETRIES_MAX, InvalidSchedule)
-        return msgspec.structs.replace(usual, retries=retries)
+        return msgspec.structs.replace(usual, retries=retries).shared()
     policy = wishes.get("retry", usual)
     if type(policy) is not RetryPolicy:
         raise invalid("retry", policy, "a RetryPolicy; retries=3 is short for RetryPolicy(retries=3)", InvalidSchedule)
-    return policy
+    return policy.shared()
 
 
 def _late(wishes: Mapping[str, Any]) -> LatePolicy:
     late = wishes.get("late", RUN_ONCE)
     if type(late) is LatePolicy:
-        return late
+        return late.shared()
     if isinstance(late, str):
         mode: Any = choice("late", late, LATE_MODES, InvalidSchedule)
-        return LatePolicy(mode=mode)
+        return LatePolicy(mode=mode).shared()
     raise invalid("late", late, f"one of {', '.join(LATE_MODES)}, or a LatePolicy", InvalidSchedule)
 
 

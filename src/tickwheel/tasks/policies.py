@@ -76,6 +76,10 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.age_ms is not None:
             force_setattr(self, "age_ms", whole("age_ms", self.age_ms, 0, SPAN_MS_MAX, InvalidSchedule))
 
+    def shared(self) -> "RetryPolicy":
+        """Return the usual policy itself if this one is like it: that one alone is not written down with each task."""
+        return NEVER_AGAIN if self == NEVER_AGAIN else self
+
     def wait_ms(self, failures: int, chance: float, age_ms: int = 0) -> int | None:
         """Return how long to wait after so many failures, with a chance from 0 to 1; None if it is enough."""
         if failures > self.retries or (self.age_ms is not None and age_ms > self.age_ms):
@@ -107,6 +111,10 @@ class LatePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         force_setattr(self, "mode", choice("mode", self.mode, LATE_MODES, InvalidSchedule))
         force_setattr(self, "grace_ms", whole("grace_ms", self.grace_ms, 0, SPAN_MS_MAX, InvalidSchedule))
         force_setattr(self, "catch_up", whole("catch_up", self.catch_up, 1, CATCH_UP_MAX, InvalidSchedule))
+
+    def shared(self) -> "LatePolicy":
+        """Return the usual policy itself if this one is like it."""
+        return RUN_ONCE if self == RUN_ONCE else self
 
 
 RUN_ONCE: Final = LatePolicy()

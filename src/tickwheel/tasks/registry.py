@@ -51,6 +51,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
             raise invalid("handler", self.function, "a function, or the name of one")
         if type(self.retry) is not RetryPolicy:
             raise invalid("retry", self.retry, "a RetryPolicy; retries=3 is short for RetryPolicy(retries=3)")
+        force_setattr(self, "retry", self.retry.shared())
         force_setattr(self, "timeout_ms", whole("timeout_ms", self.timeout_ms, 1, SPAN_MS_MAX))
         if self.concurrency is not None:
             force_setattr(self, "concurrency", whole("concurrency", self.concurrency, 1, CONCURRENCY_MAX))
