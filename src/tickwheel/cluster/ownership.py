@@ -107,7 +107,7 @@ class Ownership:
         lease = self._leases.get(partition)
         if lease is None or lease.epoch != epoch:
             return False
-        return not self._store.timed_leases or self._boottime_ns() < self._safe_until_ns
+        return lease.expires_at is None or self._boottime_ns() < self._safe_until_ns
 
     def last(self, partition: int) -> Lease | None:
         """Return the last lease of a partition, also if it was lost: what ran under it may be finished by it."""

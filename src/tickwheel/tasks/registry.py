@@ -43,6 +43,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | None = None  # how many of its runs there may be at once, in this process
     pool: PoolChoice = "auto"  # where it runs: async functions on the loop, plain ones on a thread by default
     takes_task: bool = False  # it is called with the whole task as `task`, rather than with its arguments
+    runs_in: PoolName = "loop"  # the pool that "auto" stands for, or that was chosen; it is decided here
 
     def __post_init__(self) -> None:
         """Refuse what could never run."""
@@ -64,12 +65,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.pool == "auto":
             force_setattr(self, "pool", "loop" if is_async(self.function) else "thread")
-
-    @property
-    def runs_in(self) -> PoolName:
-        """Return the pool it runs in: "auto" was decided when it was made."""
-        assert self.pool != "auto"
-        return self.pool
+        force_setattr(self, "runs_in", self.pool)
 
 
 @lru_cache(maxsize=4096)  # asked for every run; more functions than a program has handlers
@@ -127,6 +123,10 @@ class Registry:
                 raise UnnamedHandler(function)
             return f"{function!r}"
         return f"{function.__module__}:{own}"
+
+    def get(self, name: str) -> Handler | None:
+        """Return a handler by name; None if there is none."""
+        return self._handlers.get(name)
 
     def find(self, name: str) -> Handler:
         """Return a handler by name."""

@@ -30,9 +30,10 @@ class EndRate:
 
     def add(self, now_s: float) -> int:
         """Count a run that ended, and return how many are likely to end within a window."""
-        self._roll(now_s)
+        if int(now_s / WINDOW_S) != self._window:
+            self._roll(now_s)
         self._ended += 1
-        return max(self._ended, self._before)
+        return max(self._before, self._ended)
 
     def expected(self, now_s: float) -> int:
         """Return how many are likely to end within a window."""
@@ -73,26 +74,26 @@ class Capacity:
         self._claimed = claimed  # by handler: tasks that wait for their moment
         self._limits: dict[str, tuple[int, int]] = {}
         for name, tasks in claimed.items():
-            pool = registry.find(name).runs_in if name in registry else None
-            if pool in self._pools:
-                self._pools[pool] -= tasks
-                self._free[pool] -= tasks
+            handler = registry.get(name)
+            if handler is not None and handler.runs_in in self._pools:
+                self._pools[handler.runs_in] -= tasks
+                self._free[handler.runs_in] -= tasks
 
     def admits(self, name: str) -> bool:
         """Tell whether a handler could begin one more task now or in a moment, and count it.
 
         One that is not known here cannot; of one that the store does not tell, it is found out when it begins.
         """
-        if name not in self._registry:
-            return not name
-        return self._admit(self._registry.find(name), at_once=False)
+        handler = self._registry.get(name)
+        return not name if handler is None else self._admit(handler, at_once=False)
 
     def admits_at_once(self, name: str) -> bool:
         """Tell whether there is a worker for one more task of a handler right now, and count it.
 
         If there is none, the next one is kept for it: nothing that ranks behind it is claimed ahead.
         """
-        return name in self._registry and self._admit(self._registry.find(name), at_once=True)
+        handler = self._registry.get(name)
+        return handler is not None and self._admit(handler, at_once=True)
 
     def _admit(self, handler: Handler, *, at_once: bool) -> bool:
         pool = handler.runs_in

@@ -19,7 +19,7 @@ from tickwheel.errors import RunNotBegun
 from tickwheel.tasks import Flag, Handler, PoolName, Task
 from tickwheel.timers.loop_timers import Call
 
-__all__ = ["Gate", "Job", "Outcome", "Pool", "Tell"]
+__all__ = ["End", "Gate", "Job", "Outcome", "Pool", "Tell"]
 
 
 class Outcome(NamedTuple):
@@ -77,7 +77,7 @@ class Job:
         self.placed_s = 0.0  # when it was given a worker
         self.began_s: float | None = None  # when its function was called
         self.surroundings: Context = copy_context()  # the caller's: it is begun from somewhere else
-        self.over: Future[Outcome] | None = None  # once it is begun: done when it has given up its place
+        self.over: Future[Any] | None = None  # once it is begun: done when it has given up its place
         self.alarm: Call | None = None  # when it is out of time, or of patience
         self.error: Exception | None = None  # what is told, whatever the function comes to
 
@@ -93,6 +93,9 @@ class Job:
         return Outcome(error=RunNotBegun(self.task.id))
 
 
+End = Callable[[Job, Outcome], None]
+
+
 class Pool(Protocol):
     """Somewhere to run functions. All of it is called on the event loop."""
 
@@ -103,12 +106,12 @@ class Pool(Protocol):
         """Return how many runs it would begin now."""
         ...
 
-    def start(self, job: Job) -> Future[Outcome]:
-        """Begin a run; what is returned is done when it is over, or cancelled, and never raises."""
+    def start(self, job: Job, end: End) -> Future[Any]:
+        """Begin a run; when it is over, `end` is called with its outcome, on the loop, and what is returned is done."""
         ...
 
-    def stop(self, job: Job) -> None:
-        """Ask a run to stop; more than once does no harm."""
+    def stop(self, job: Job, end: End) -> None:
+        """Ask a run to stop; more than once does no harm. `end` is what it was started with."""
         ...
 
     async def close(self) -> None:

@@ -1,9 +1,10 @@
 """Async functions, as tasks on the event loop."""
 
 import sys
-from asyncio import Future, Task
+from asyncio import Future, Task, current_task
+from functools import partial
 
-from tickwheel.workers.contract import Job, Outcome
+from tickwheel.workers.contract import End, Job, Outcome
 from tickwheel.workers.forks import FORKS, end
 from tickwheel.workers.results import returned
 
@@ -20,30 +21,42 @@ class LoopPool:
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self.patience_s = patience_s
 
-    def start(self, job: Job) -> Future[Outcome]:
+    def start(self, job: Job, end: End) -> Task[None]:
         """Begin a run as a task."""
-        return job.loop.create_task(run(job), name=f"tickwheel {job.task.id}", context=job.surroundings)
+        return job.loop.create_task(run(job, end), name=f"tickwheel {job.task.id}", context=job.surroundings)
 
-    def stop(self, job: Job) -> None:
+    def stop(self, job: Job, end: End) -> None:
         """Cancel the task of a run, once: what it does to clean up is left alone."""
         if isinstance(job.over, Task) and not job.over.cancelling():
             job.over.cancel()
+            if job.began_s is None:  # it runs nothing, not even what would tell that it is over
+                job.over.add_done_callback(partial(end_unbegun, job, end))
 
     async def close(self) -> None:
         """Do nothing: tasks are gone when they are over."""
 
 
-async def run(job: Job) -> Outcome:
+async def run(job: Job, end_run: End) -> None:
     """Await the function of a run and take whatever comes: an exit ends the run, not the loop."""
     if not job.begin():
-        return job.not_begun()
+        end_run(job, job.not_begun())
+        return
     forked = FORKS.get()
     try:
         result = await job.handler.function(**job.arguments)
     except BaseException as error:  # noqa: BLE001 - as it says
-        if FORKS.get() != forked and not isinstance(error, GeneratorExit):  # which anyone may throw who drops a task
+        if isinstance(error, GeneratorExit) and current_task(job.loop) is not job.over:
+            return  # the task was dropped, and does not run now
+        if FORKS.get() != forked:
             end(error)
-        return Outcome(error=error, raised=True)
+        end_run(job, Outcome(error=error, raised=True))
+        return
     if FORKS.get() != forked:
         end()
-    return returned(job.handler.name, job.task.id, result)
+    end_run(job, returned(job.handler.name, job.task.id, result))
+
+
+def end_unbegun(job: Job, end_run: End, _: Future[None]) -> None:
+    """End a run whose task was cancelled before its first step; if it was not, it has ended by itself."""
+    if job.began_s is None:
+        end_run(job, job.not_begun())

@@ -34,7 +34,7 @@ import msgspec
 
 from tickwheel.errors import InvalidArguments, ProcessDied, RunFailed, UnnamedHandler
 from tickwheel.workers.child import GO, NUMBER_BYTES, READY, STAY, Answer, Call, serve
-from tickwheel.workers.contract import Job, Outcome
+from tickwheel.workers.contract import End, Job, Outcome
 from tickwheel.workers.threads import Threads
 
 __all__ = ["ProcessPool", "address"]
@@ -196,11 +196,11 @@ class ProcessPool:
         """Return how many runs it would begin now."""
         return self._threads.free
 
-    def start(self, job: Job) -> Future[Outcome]:
+    def start(self, job: Job, end: End) -> Future[Outcome]:
         """Begin a run in a process."""
-        return self._threads.submit(partial(self._watch, job))
+        return self._threads.submit(partial(self._watch, job), partial(end, job))
 
-    def stop(self, job: Job) -> None:
+    def stop(self, job: Job, end: End) -> None:  # noqa: ARG002 - its thread sees it end
         """End the process of a run, if it is still at it."""
         with self._lock:
             child = self._serving.get(job)

@@ -4,7 +4,7 @@ from asyncio import Future
 from functools import partial
 
 from tickwheel.workers import forks
-from tickwheel.workers.contract import Job, Outcome
+from tickwheel.workers.contract import End, Job, Outcome
 from tickwheel.workers.results import settle
 from tickwheel.workers.threads import Threads
 
@@ -24,11 +24,11 @@ class ThreadPool:
         """Return how many runs it would begin now."""
         return self._threads.free
 
-    def start(self, job: Job) -> Future[Outcome]:
+    def start(self, job: Job, end: End) -> Future[Outcome]:
         """Begin a run on a thread."""
-        return self._threads.submit(partial(run, job))
+        return self._threads.submit(partial(run, job), partial(end, job))
 
-    def stop(self, job: Job) -> None:
+    def stop(self, job: Job, end: End) -> None:
         """Do nothing more: the flag is up, and it is for the function to look."""
 
     def replace(self, job: Job) -> bool:

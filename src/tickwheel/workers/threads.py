@@ -14,8 +14,10 @@ from tickwheel.workers.contract import Outcome
 __all__ = ["Threads"]
 
 Call = Callable[[], Outcome]
-Item = tuple["Threads", Call, Future[Outcome]]
+Then = Callable[[Outcome], object]
+Item = tuple["Threads", Call, "Ending"]
 Leave = Callable[[Thread], None]
+Ending = tuple[Future[Outcome], Then | None]  # what is done, and what is called, when a call is over
 
 DELIVERED_MAX: Final = 64  # outcomes in one step of the loop: a millisecond or two of what their callers do then
 
@@ -38,7 +40,7 @@ class Threads:
         self._threads: set[Thread] = set()
         self._items: SimpleQueue[Item | tuple[AbstractEventLoop, Leave] | None] = SimpleQueue()
         finalize(self, dismiss, self._items, self._threads).atexit = False
-        self._outcomes: deque[tuple[Future[Outcome], Outcome]] = deque()  # to be delivered
+        self._outcomes: deque[tuple[Ending, Outcome]] = deque()  # to be delivered
         self._woken = False  # the loop will look at them
         self._loop: AbstractEventLoop
         self._fewer: asyncio.Event
@@ -48,14 +50,14 @@ class Threads:
         """Return how many calls would be begun now."""
         return self._most + len(self._replaced) - self._busy
 
-    def submit(self, call: Call) -> Future[Outcome]:
-        """Make a call on a thread; it must not raise."""
+    def submit(self, call: Call, then: Then | None = None) -> Future[Outcome]:
+        """Make a call on a thread, which must not raise; its outcome is told on the loop."""
         assert self.free > 0
         if self._busy == len(self._threads):
             self._grow()
         self._busy += 1
         over: Future[Outcome] = self._loop.create_future()
-        self._items.put((self, call, over))
+        self._items.put((self, call, (over, then)))
         return over
 
     def replace(self, call: Future[Outcome]) -> bool:
@@ -72,9 +74,9 @@ class Threads:
         thread.start()
         self._threads.add(thread)
 
-    def hand_over(self, over: Future[Outcome], outcome: Outcome) -> None:
+    def hand_over(self, ending: Ending, outcome: Outcome) -> None:
         """Have an outcome delivered, from a thread; raise `RuntimeError` if the loop is closed."""
-        self._outcomes.append((over, outcome))
+        self._outcomes.append((ending, outcome))
         if not self._woken:  # looked at after the outcome is there: whoever takes it down looks for outcomes after that
             self._woken = True
             try:
@@ -85,15 +87,19 @@ class Threads:
 
     def _deliver(self) -> None:
         self._woken = False
-        for _ in range(min(len(self._outcomes), DELIVERED_MAX)):
-            over, outcome = self._outcomes.popleft()
-            self._busy -= 1
-            self._replaced.discard(over)
-            if not over.done():  # the loop may be shutting down, and have cancelled it
-                over.set_result(outcome)
-        if self._outcomes and not self._woken:
-            self._woken = True
-            self._loop.call_soon(self._deliver)  # others on the loop have their turn before the rest
+        try:
+            for _ in range(min(len(self._outcomes), DELIVERED_MAX)):
+                (over, then), outcome = self._outcomes.popleft()
+                self._busy -= 1
+                self._replaced.discard(over)
+                if not over.done():  # the loop may be shutting down, and have cancelled it
+                    over.set_result(outcome)
+                if then is not None:
+                    then(outcome)
+        finally:
+            if self._outcomes and not self._woken:
+                self._woken = True
+                self._loop.call_soon(self._deliver)  # others on the loop have their turn before the rest
 
     def _leave(self, thread: Thread) -> None:
         thread.join()  # this was the last thing it did
@@ -117,11 +123,11 @@ def serve(items: SimpleQueue[Item | tuple[AbstractEventLoop, Leave] | None]) -> 
                 loop, leave = item
                 loop.call_soon_threadsafe(leave, current_thread())
                 return
-            threads, call, over = item
-            threads.hand_over(over, call())
+            threads, call, ending = item
+            threads.hand_over(ending, call())
         except RuntimeError:
             return  # the loop is closed: nobody waits for this any more, nor for anything else
-        del item, threads, call, over  # nothing of a run is kept alive by waiting for the next
+        del item, threads, call, ending  # nothing of a run is kept alive by waiting for the next
 
 
 def dismiss(items: SimpleQueue[Item | tuple[AbstractEventLoop, Leave] | None], threads: set[Thread]) -> None:

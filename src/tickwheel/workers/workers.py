@@ -21,9 +21,9 @@ raised, or why it was stopped.
 import asyncio
 import logging
 from asyncio import AbstractEventLoop, CancelledError, Future
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from functools import partial
 from typing import Any, Literal
 
 from tickwheel.errors import (
@@ -95,8 +95,8 @@ class Workers:
             self._pools["process"] = ProcessPool(processes)
         self._lines: dict[PoolName, RunQueue] = {name: RunQueue() for name in self._pools}
         self._jobs: dict[str, Job] = {}  # whose outcome was not told yet, by task
-        self._begun: dict[Job, Future[Outcome]] = {}  # that hold a place in their pool
-        self._rates: dict[PoolName | str, EndRate] = {}  # of pools, and of handlers that have a limit
+        self._begun: dict[Job, Future[Any]] = {}  # that hold a place in their pool
+        self._rates: defaultdict[str, EndRate] = defaultdict(EndRate)  # of pools, and of handlers that have a limit
         self._loop: AbstractEventLoop | None = None  # where it is at home, from the first run on
         self._alarms: LoopWheel | None = None  # of that loop
         self._context = copy_context()  # where ends and alarms are seen to: one for all, rather than a copy for each
@@ -253,64 +253,50 @@ class Workers:
             self._lines[job.pool].done(job)
             self._jobs.pop(job.task.id, None)
             return
-        job.placed_s = job.loop.time()
         try:
-            job.over = self._pools[job.pool].start(job)
+            if job.pool == "process":
+                job.placed_s = job.loop.time()
+            job.over = self._pools[job.pool].start(job, self._end)
         except Exception as error:  # noqa: BLE001 - the system has no more threads: this run fails, no other
             self._lines[job.pool].done(job)
             job.error = error
             self._give_up(job)
         else:
             self._begun[job] = job.over
-            job.over.add_done_callback(partial(self._end, job), context=self._context)
-            wait_s = min(job.task.timeout_ms / 1000, self.start_s_max)
-            job.alarm = self._alarm(wait_s, self._run_out, job)
+            wait_s = job.task.timeout_ms / 1000
+            job.alarm = self._alarm(min(self.start_s_max, wait_s), self._run_out, job)
 
     def _alarm(self, wait_s: float, call: Callable[[Job], None], job: Job) -> Call:
         assert self._alarms is not None
         return self._alarms.call_later(wait_s, call, (job,), self._context)
 
-    def _end(self, job: Job, over: Future[Outcome]) -> None:
+    def _end(self, job: Job, outcome: Outcome) -> None:
         """Give the place of a run to the next, and tell what it came to."""
-        del self._begun[job]
+        if self._begun.pop(job, None) is None:
+            return
         if self.stuck:
             self.stuck.discard(job.task.id)
-        line = self._lines[job.pool]
+        pool, line = job.pool, self._lines[job.pool]
         line.done(job)
-        ending = self._count_end(job)
-        if over.cancelled():  # before its first step, it has run nothing, not even what catches that
-            outcome = job.not_begun() if job.began_s is None else Outcome(error=CancelledError())
-        else:
-            outcome = over.result()
+        now_s = job.loop.time()
+        if job.handler.concurrency is not None:
+            self._rates[f"handler {job.handler.name}"].add(now_s)
+        ending = self._rates[pool].add(now_s)
         if job.error is not None or outcome.error is not None:
             outcome = _told(job, outcome)
         self._tell(job, outcome)
         if line.waiting:
-            self._fill(job.pool)
-        if self.on_free is not None and (job.handler.concurrency is not None or self._wants_more(job.pool, ending)):
+            self._fill(pool)
+        # Its pool has places that nothing waits for, or will have in a moment.
+        more = len(line.waiting) <= ending // 2 or self._pools[pool].free > 0
+        if self.on_free is not None and (more or job.handler.concurrency is not None):
             self.on_free()
-
-    def _wants_more(self, name: PoolName, ending: int) -> bool:
-        """Tell whether a pool has places that nothing waits for, or will have in a moment."""
-        return len(self._lines[name].waiting) <= ending // 2 or self._pools[name].free > 0
-
-    def _count_end(self, job: Job) -> int:
-        """Count a run that is over, and return how many of its pool are likely to end within a window."""
-        now_s = job.loop.time()
-        if job.handler.concurrency is not None:
-            self._rate_of(f"handler {job.handler.name}").add(now_s)
-        return self._rate_of(job.pool).add(now_s)
-
-    def _rate_of(self, name: str) -> EndRate:
-        rate = self._rates.get(name)
-        if rate is None:
-            rate = self._rates[name] = EndRate()
-        return rate
 
     def _run_out(self, job: Job) -> None:
         """Stop a run that is out of time, and see to what does not end: it is stuck, unless it can be killed."""
         if job.over is None or job.over.done():
-            return  # it made it
+            self._end(job, job.not_begun())  # unless it made it: other code has cancelled its task before it began
+            return
         pool = self._pools[job.pool]
         error: Exception
         if job.began_s is not None:
@@ -358,7 +344,7 @@ class Workers:
             job.error = error
         job.stop.set()
         if job.over is not None:
-            self._pools[job.pool].stop(job)
+            self._pools[job.pool].stop(job, self._end)
         else:
             self._lines[job.pool].remove(job)
 

@@ -115,7 +115,7 @@ class Completer:
             self._fail(task, plain(f"{kind}, which cannot be shown"))
 
     def _decide(self, task: Task, outcome: Outcome) -> None:
-        now, error = self.now(), outcome.error
+        now, error = self._clock.time_ns() // 1_000_000, outcome.error
         if error is None:
             self.settle(task, transitions.succeed(task, outcome.value, now), "completed")
         elif outcome.raised:
@@ -226,7 +226,8 @@ class Completer:
             return None
         after, run, skipped = outcome
         run = None if run is None else replace(run, node=lease.node)
-        return Finish(lease=lease, task=sanitize(after), run=run, skipped=skipped)
+        after = after if after.result is None else sanitize(after)
+        return Finish(lease=lease, task=after, run=run, skipped=skipped)
 
     # -- write
 
@@ -359,8 +360,6 @@ def plain(text: str) -> str:
 
 def sanitize(task: Task) -> Task:
     """Return a task that a store accepts: without its result, if that and an error are too large to keep."""
-    if task.result is None:
-        return task
     try:
         validation.encode(task)
     except TickwheelError as error:

@@ -61,12 +61,42 @@ class Flight:
         self.started_at: int | None = None  # when its handler was called
 
     def admit(self) -> bool:
-        """Decide whether it may begin, now that a worker is free."""
-        return self._executor._admit(self)
+        """Decide whether it may begin, now that a worker is free; if not, settle it."""
+        executor, task = self._executor, self.task
+        completer, ownership = executor._completer, executor._ownership
+        if not executor._beginning:  # it waited for a worker, and the clock may have been set meanwhile
+            completer.check_clock()
+        now = executor._clock.time_ns() // 1_000_000
+        if not ownership.covers(task.partition, self.epoch):
+            if ownership.of(task.partition) is None:
+                completer.drop_lost(task)
+            else:
+                completer.release(task, NOT_VALID)
+        elif task.run_at > now:
+            completer.release(task, SET_BACK)
+        elif (begun := completer.begin(task, now)) is not None:
+            self.begun = begun
+            if self.pool == "thread" and executor._events.heard:
+                executor._emit_started(self)  # on the loop, and before it runs: it sees the context that listeners set
+            return True
+        return False
 
     def begin(self) -> bool:
         """Decide whether its handler may be called now, on this thread, and note when it was."""
-        return self._executor._call(self)
+        executor, task = self._executor, self.task
+        if not executor._ownership.covers(task.partition, self.epoch):
+            return False
+        now = executor._clock.time_ns() // 1_000_000
+        if task.expires_at is not None and transitions.has_expired(task, now):
+            return False
+        self.started_at = now
+        if task.at_most_once:
+            executor._unbegun.pop(task.id, None)
+        if executor._events.heard and self.pool == "loop":
+            executor._emit_started(self)
+        elif executor._events.heard and self.pool == "process" and executor._loop is not None:
+            executor._loop.call_soon_threadsafe(executor._emit_started, self)
+        return True
 
 
 class Executor:
@@ -250,44 +280,6 @@ class Executor:
             self._workers.begin(handler, task, self._on_outcome, flight)
         except Exception as error:  # noqa: BLE001 - what cannot begin has failed, like what has
             self._completer.complete(replace(task, started_at=None), Outcome(error=error))
-
-    def _admit(self, flight: Flight) -> bool:
-        """Decide whether a task may begin now that a worker is free; if not, settle it."""
-        task = flight.task
-        if not self._beginning:  # it waited for a worker, and the clock may have been set meanwhile
-            self._completer.check_clock()
-        now = self._completer.now()
-        if not self._ownership.covers(task.partition, flight.epoch):
-            if self._ownership.of(task.partition) is None:
-                self._completer.drop_lost(task)
-            else:
-                self._completer.release(task, NOT_VALID)
-        elif task.run_at > now:
-            self._completer.release(task, SET_BACK)
-        elif (begun := self._completer.begin(task, now)) is not None:
-            flight.begun = begun
-            if flight.pool == "thread" and self._events.heard:
-                self._emit_started(flight)  # on the loop, and before it runs: it sees the context that listeners set
-            return True
-        return False
-
-    def _call(self, flight: Flight) -> bool:
-        task = flight.task
-        if not self._ownership.covers(task.partition, flight.epoch):
-            return False
-        now = self._completer.now()
-        if transitions.has_expired(task, now):
-            return False
-        flight.started_at = now
-        if task.at_most_once:
-            self._unbegun.pop(task.id, None)
-        if not self._events.heard:
-            return True
-        if flight.pool == "loop":
-            self._emit_started(flight)
-        elif flight.pool == "process" and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._emit_started, flight)
-        return True
 
     def _emit_started(self, flight: Flight) -> None:
         now = self._completer.now() if flight.started_at is None else flight.started_at

@@ -28,7 +28,7 @@ from tickwheel.tasks.transitions.series import (
     recent_points,
     skip_rows,
 )
-from tickwheel.tasks.triggers import Every
+from tickwheel.tasks.triggers import Every, Once
 
 __all__ = [
     "Ended",
@@ -62,7 +62,7 @@ def begin(task: Task, now: int, owned_since: int = 0) -> Task | Ended:
 
     `owned_since` is when its node took over its partition: what was due before that was missed.
     """
-    if has_expired(task, now):
+    if task.expires_at is not None and has_expired(task, now):
         return expire(task, now)
     if is_missed(task, owned_since):
         missed_until = max(owned_since, task.missed_until or 0)
@@ -238,7 +238,7 @@ def _end_occurrence(task: Task, status: Status, reason: str | None, now: int, wh
 
 def _remember(task: Task, run: Run) -> Task:
     """Keep the last run of a recurring task beside it: it has no final state to be seen by."""
-    if not task.is_recurring:
+    if type(task.trigger) is Once:
         return task
     last = LastRun(status=run.status, attempt=run.attempt, started_at=run.started_at, finished_at=run.finished_at)
     return replace(task, last_run=last)

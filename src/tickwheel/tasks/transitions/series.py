@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tickwheel.tasks.record import Following, Run, RunStatus, Status, Task
-from tickwheel.tasks.triggers import Every
+from tickwheel.tasks.triggers import Every, Once
 
 __all__ = [
     "FRESH",
@@ -126,7 +126,7 @@ def continue_series(task: Task, status: Status, reason: str | None, now: int) ->
     """
     if task.following is not None:
         return take_over(task, task.following, status, reason, now)
-    if not task.is_recurring:
+    if type(task.trigger) is Once:
         return end_task(task, status, task.runs + 1, reason, now), ()
     runs = task.runs + (task.next_at is None)
     coming = _coming(task, now)
@@ -197,7 +197,7 @@ def end_task(task: Task, status: Status, runs: int, reason: str | None, now: int
         task,
         status=status,
         runs=runs,
-        grid_at=anchor(task) if task.is_recurring and anchor(task) != task.occurrence_at else None,
+        grid_at=None if type(task.trigger) is Once or anchor(task) == task.occurrence_at else anchor(task),
         next_at=None,
         run_now_requested=False,
         missed_until=None,
