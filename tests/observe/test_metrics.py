@@ -180,7 +180,7 @@ def test_closed_metrics_count_no_more() -> None:
     told = Told()
     metrics = Metrics(told)
     metrics.close()
-    assert not told.events.heard
+    assert not told.events.listeners
 
 
 def test_two_schedulers_have_figures_of_their_own() -> None:

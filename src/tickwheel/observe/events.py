@@ -66,15 +66,15 @@ class Events:
     """Who wants to know."""
 
     def __init__(self) -> None:
-        self._listeners: list[Callable[[Event], object]] = []
+        self.listeners: list[Callable[[Event], object]] = []  # to be looked at only: is there anyone
         self._witnesses: list[Witness] = []
 
     def listen(self, listener: Callable[[Event], object]) -> Callable[[], None]:
         """Tell a listener everything from now on; returns how to leave."""
-        self._listeners = [*self._listeners, listener]
+        self.listeners = [*self.listeners, listener]
 
         def leave() -> None:
-            self._listeners = [other for other in self._listeners if other is not listener]
+            self.listeners = [other for other in self.listeners if other is not listener]
 
         return leave
 
@@ -98,11 +98,6 @@ class Events:
                 tasks = witnesses.enter_context(witness(tasks))
             yield tasks
 
-    @property
-    def heard(self) -> bool:
-        """Whether anyone listens."""
-        return bool(self._listeners)
-
     def emit(
         self,
         kind: Kind,
@@ -114,7 +109,7 @@ class Events:
         reason: str | None = None,
     ) -> None:
         """Tell every listener what happened to a task; without listeners it costs nothing."""
-        if self._listeners:
+        if self.listeners:
             self.tell(
                 Event(
                     kind=kind,
@@ -133,7 +128,7 @@ class Events:
 
     def tell(self, event: Event) -> None:
         """Tell everyone."""
-        for listener in self._listeners:
+        for listener in self.listeners:
             try:
                 listener(event)
             except BaseException:  # it was called by what runs tasks, which must not be interrupted, nor cancelled

@@ -374,7 +374,7 @@ class AsyncScheduler(Verbs):
         task_id, reason, run_only = check_id(task_id), check_reason(reason), flag("run_only", run_only)
         async with self._held_back(task_id):
             # A second cancel changes nothing and emits no event.
-            before = (await self._opened.get([task_id]))[0] if self.events.heard else None
+            before = (await self._opened.get([task_id]))[0] if self.events.listeners else None
             task = self._readable(task_id, (await self._opened.cancel([task_id], reason, run_only=run_only))[0])
         changed = before is None or before.status is not Status.CANCELLED
         return self._note(task, "cancelled" if changed and task.status is Status.CANCELLED else None)

@@ -264,7 +264,7 @@ class Verbs(ABC):
                 if seen is error:
                     raise
                 raise seen from None
-        if self._engine is not None or self.events.heard:
+        if self._engine is not None or self.events.listeners:
             for conflict in conflicts:
                 self._note(conflict.task, "added" if conflict.added else None)
         if on_conflict == "keep":

@@ -45,7 +45,7 @@ async def run(job: Job, end_run: End) -> None:
     try:
         result = await job.handler.function(**job.arguments)
     except BaseException as error:  # noqa: BLE001 - as it says
-        if isinstance(error, GeneratorExit) and current_task(job.loop) is not job.over:
+        if issubclass(type(error), GeneratorExit) and current_task(job.loop) is not job.over:
             return  # the task was dropped, and does not run now
         if FORKS.get() != forked:
             end(error)

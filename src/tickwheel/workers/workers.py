@@ -82,7 +82,7 @@ class Workers:
         ):
             if not least <= value <= most:
                 raise InvalidWorkers(f"{name} is from {least} to {most:,}, not {value!r}")
-        self.on_free: Callable[[], None] | None = None  # called when a run is over, and its place free
+        self.on_free: Callable[[], None] | None = None  # called soon after runs are over, and their places free
         self.start_s_max = START_S_MAX  # a process that is not ready to run by then is killed
         self.stuck: set[str] = set()  # tasks whose functions ignore their timeout, on a thread or on the loop
         self._queue_max = queue_max
@@ -100,6 +100,7 @@ class Workers:
         self._loop: AbstractEventLoop | None = None  # where it is at home, from the first run on
         self._alarms: LoopWheel | None = None  # of that loop
         self._context = copy_context()  # where ends and alarms are seen to: one for all, rather than a copy for each
+        self._freed = False  # there is room, and it will be said
         self._halted = False
         self._closing: asyncio.Task[list[str]] | None = None
 
@@ -289,7 +290,18 @@ class Workers:
             self._fill(pool)
         # Its pool has places that nothing waits for, or will have in a moment.
         more = len(line.waiting) <= ending // 2 or self._pools[pool].free > 0
-        if self.on_free is not None and (more or job.handler.concurrency is not None):
+        if not self._freed and (more or job.handler.concurrency is not None):
+            self._note_free(job.loop)
+
+    def _note_free(self, loop: AbstractEventLoop) -> None:
+        """Have it said that there is room: once for all runs that end in one step of the loop."""
+        if self.on_free is not None:
+            self._freed = True
+            loop.call_soon(self._tell_free)
+
+    def _tell_free(self) -> None:
+        self._freed = False
+        if self.on_free is not None:
             self.on_free()
 
     def _run_out(self, job: Job) -> None:
@@ -335,8 +347,7 @@ class Workers:
             advice,
         )
         self._fill(job.pool)
-        if self.on_free is not None:
-            self.on_free()
+        self._note_free(job.loop)
 
     def _stop(self, job: Job, error: Exception) -> None:
         """Ask a run to stop, and decide what will be told of it; who asks first is right."""

@@ -283,7 +283,7 @@ class Completer:
             self._writing = 0
         del self._finishes[: len(batch)]
         rejected: list[tuple[Finish, Kind]] = []
-        now, heard = self.now(), self._events.heard
+        now, heard = self.now(), self._events.listeners
         for (finish, kind), written in zip(batch, accepted, strict=True):
             if written:
                 if heard:

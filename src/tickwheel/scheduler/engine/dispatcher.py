@@ -147,8 +147,8 @@ class Dispatcher:
             self._doubt()
             raise
         self._executor.launch(claimed, leases)
-        for task in claimed:  # read from the store before the claim, they may have been entered again meanwhile
-            self._index.drop(task.id)
+        # Read from the store before the claim, they may have been entered again meanwhile.
+        self._index.drop_all({task.id for task in claimed})
         until = self._now() + self._options.ahead_ms
         # Held back since, or the clock was set back meanwhile: others may run them before we do.
         if unwanted := [task.id for task in claimed if task.id in self._held_back or task.run_at > until]:

@@ -18,6 +18,7 @@ cancelled or moved its task; the store finds out when it is claimed.
 import asyncio
 from collections import Counter
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final
 
@@ -63,6 +64,11 @@ class DueIndex:
         self.wheel.drop(task_id)
         self.ready.drop(task_id)
         self._soon.pop(task_id, None)
+
+    def drop_all(self, task_ids: AbstractSet[str]) -> None:
+        """Take out tasks of which hardly any is there."""
+        for task_id in (self.wheel.ids() & task_ids) | (self.ready.ids() & task_ids) | (self._soon.keys() & task_ids):
+            self.drop(task_id)
 
     def drop_partitions(self, partitions: Collection[int]) -> None:
         """Take out all tasks of some partitions."""
@@ -194,6 +200,10 @@ class DueWheel:
                 assert isinstance(due, Due)
                 if due.partition in partitions:
                     self.drop(due.id)
+
+    def ids(self) -> AbstractSet[str]:
+        """Return the ids of all tasks."""
+        return self._timers.keys()
 
     def entries(self) -> list[Due]:
         """List all entries, in no order."""

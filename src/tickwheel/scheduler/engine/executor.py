@@ -76,7 +76,7 @@ class Flight:
             completer.release(task, SET_BACK)
         elif (begun := completer.begin(task, now)) is not None:
             self.begun = begun
-            if self.pool == "thread" and executor._events.heard:
+            if self.pool == "thread" and executor._events.listeners:
                 executor._emit_started(self)  # on the loop, and before it runs: it sees the context that listeners set
             return True
         return False
@@ -92,9 +92,9 @@ class Flight:
         self.started_at = now
         if task.at_most_once:
             executor._unbegun.pop(task.id, None)
-        if executor._events.heard and self.pool == "loop":
+        if executor._events.listeners and self.pool == "loop":
             executor._emit_started(self)
-        elif executor._events.heard and self.pool == "process" and executor._loop is not None:
+        elif executor._events.listeners and self.pool == "process" and executor._loop is not None:
             executor._loop.call_soon_threadsafe(executor._emit_started, self)
         return True
 

@@ -5,6 +5,7 @@ mail.send       (0, 11:59:58, c)  (0, 11:59:59, d)
 """
 
 from collections.abc import Callable, Collection
+from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush, heapreplace, nlargest, nsmallest
 from typing import Final
 
@@ -190,6 +191,10 @@ class ReadyTasks:
         lanes = ((handler, False), (handler, True))
         places = (place for lane in lanes for place in self._heaps.get(lane, ()))
         return [due for *_, due in nsmallest(limit, (each for each in places if self._entries.get(each[2]) is each[4]))]
+
+    def ids(self) -> AbstractSet[str]:
+        """Return the ids of all entries."""
+        return self._entries.keys()
 
     def oldest_due(self) -> int | None:
         """Return since when the oldest entry has been due; None if there is none."""
