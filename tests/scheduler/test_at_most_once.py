@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,30 @@ def test_it_is_not_claimed_before_it_is_due() -> None:
         await asyncio.sleep(0.02)
         assert sorted(what for _, what in world.ran) == ["once", "usual"]
         assert {moment for moment, _ in world.ran} == {world.now() - 10}
+
+    world.play(story)
+
+
+def test_nor_is_a_series_that_may_run_at_most_once_since_its_last_run() -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        async def work() -> None:
+            await asyncio.sleep(0.2)
+
+        scheduler.task("tend")(work)
+        first = await scheduler.add("tend", id="series", every="1s")
+        await asyncio.sleep(1.1)  # it runs
+        at = datetime.fromtimestamp(first.run_at / 1000 + 1, UTC)
+        await scheduler.add("tend", id="series", every="1s", at=at, at_most_once=True, on_conflict="replace")
+        await asyncio.sleep(0.89)
+        [stored] = await world.store.get(["series"])
+        assert stored is not None
+        assert (stored.run_at, stored.at_most_once, stored.status) == (first.run_at + 1000, True, Status.PENDING)
+        await asyncio.sleep(0.02)
+        [stored] = await world.store.get(["series"])
+        assert stored is not None
+        assert stored.status is Status.RUNNING
 
     world.play(story)
 

@@ -24,6 +24,7 @@ from tickwheel.scheduler.engine.executor import Executor
 from tickwheel.scheduler.engine.loader import Loader
 from tickwheel.scheduler.options import Options
 from tickwheel.stores.contract import Due, Lease, Store
+from tickwheel.tasks.record import Task
 from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Workers
 
@@ -149,10 +150,16 @@ class Dispatcher:
         self._executor.launch(claimed, leases)
         # Read from the store before the claim, they may have been entered again meanwhile.
         self._index.drop_all({task.id for task in claimed})
-        until = self._now() + self._options.ahead_ms
-        # Held back since, or the clock was set back meanwhile: others may run them before we do.
-        if unwanted := [task.id for task in claimed if task.id in self._held_back or task.run_at > until]:
+        if unwanted := [task.id for task in claimed if self._is_unwanted(task)]:
             await self._executor.release(unwanted)
+
+    def _is_unwanted(self, task: Task) -> bool:
+        """Tell whether a claim is to be given up.
+
+        It is held back since, or the clock was set back meanwhile, or another task of that id may not be claimed ahead.
+        """
+        ahead_ms = 0 if task.at_most_once else self._options.ahead_ms
+        return task.run_at > self._now() + ahead_ms or task.id in self._held_back
 
     # -- what is being changed in this process
 

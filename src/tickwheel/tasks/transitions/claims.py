@@ -125,8 +125,14 @@ def _was_changed(running: Task, wanted: Task) -> bool:
 
 
 def was_merged(wanted: Task, after: Task) -> bool:
-    """Tell whether a task is due at another time than its owner wanted, or not at all."""
-    return (after.listed_status, after.run_at) != (wanted.listed_status, wanted.run_at)
+    """Tell whether a task is not to be claimed as its owner wanted: at another time, otherwise, or not at all."""
+    return (
+        after.listed_status is not wanted.listed_status
+        or after.run_at != wanted.run_at
+        or after.at_most_once is not wanted.at_most_once
+        or after.handler != wanted.handler
+        or after.priority != wanted.priority
+    )
 
 
 def _before(running: Task, wanted: Task) -> dict[str, Any]:
