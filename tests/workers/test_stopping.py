@@ -14,9 +14,9 @@ import pytest
 
 from tests.workers import functions
 from tests.workers.functions import PATIENCE_S, alive, handler, in_process, task, told, worker_threads
-from tickwheel.errors import RunCancelled, RunTimedOut, TaskRunning, WorkersClosed
+from tickwheel.errors import RunCancelled, RunFailed, RunNotBegun, RunTimedOut, TaskRunning, WorkersClosed
 from tickwheel.tasks import TaskContext
-from tickwheel.workers import LoopPool, Workers
+from tickwheel.workers import LoopPool, Outcome, Workers
 
 
 class Held:
@@ -281,6 +281,27 @@ def test_async_run_that_is_cancelled_before_its_first_step_runs_nothing() -> Non
         with pytest.raises(RunCancelled):
             await running
         assert calls == []
+        assert workers.free == 1000
+        await workers.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_async_run_whose_task_other_code_ends_gives_up_its_place(begun: bool) -> None:
+    async def main() -> None:
+        workers = Workers()
+        outcomes: asyncio.Queue[Outcome] = asyncio.Queue()
+        job = workers.begin(
+            handler(asyncio.sleep), task("a", timeout_ms=50, delay=60), lambda _, outcome: outcomes.put_nowait(outcome)
+        )
+        assert isinstance(job.over, asyncio.Task)
+        if begun:
+            await asyncio.sleep(0)
+            job.over.get_coro().close()
+        job.over.cancel()
+        outcome = await asyncio.wait_for(outcomes.get(), PATIENCE_S)
+        assert isinstance(outcome.error, RunFailed if begun else RunNotBegun)
         assert workers.free == 1000
         await workers.close()
 

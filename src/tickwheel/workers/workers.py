@@ -307,7 +307,8 @@ class Workers:
     def _run_out(self, job: Job) -> None:
         """Stop a run that is out of time, and see to what does not end: it is stuck, unless it can be killed."""
         if job.over is None or job.over.done():
-            self._end(job, job.not_begun())  # unless it made it: other code has cancelled its task before it began
+            # Unless it made it: other code has cancelled its task before its first step, or closed its coroutine.
+            self._end(job, job.not_begun() if job.began_s is None else Outcome(error=CancelledError()))
             return
         pool = self._pools[job.pool]
         error: Exception
