@@ -21,6 +21,9 @@ SIDE_BY_SIDE := --numprocesses=4 --dist=loadfile --no-loadscope-reorder --max-wo
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13
 
+# Whatever the shell says, what is compiled is kept: the tests start hundreds of processes, which import it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # How long `make fuzz` goes on.
 FUZZ_MINUTES ?= 60
 
