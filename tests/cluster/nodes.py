@@ -30,12 +30,14 @@ from tickwheel.stores import Store, open_store
 from tickwheel.stores.contract import PAGE_MAX
 from tickwheel.tasks import Status, Task
 
-__all__ = ["FORKING", "LEASE_MS", "PATIENCE_S", "WALL_AHEAD_NS", "Nodes", "now_ns", "on_stage", "play", "until"]
+__all__ = ["FORKING", "LEASE_MS", "PATIENCE_S", "Nodes", "now_ns", "on_stage", "play", "until", "wall_ahead_ns"]
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 90.0  # for what takes a second or two on a machine that has nothing else to do
 LEASE_MS = 2_000
-WALL_AHEAD_NS = time.time_ns() - time.monotonic_ns()
+FOLLOWED_S = 0.02  # between two looks at the machine's wall clock, which may be slewed by milliseconds in a second
+
+ADJUSTED_NS = 50_000  # less is the time that it takes to read two clocks
 
 FORKING: Final = multiprocessing.get_context("forkserver")
 STORES: Final = [f"tickwheel.stores.{store}" for store in ("sqlite", "postgres", "redis", "etcd")]
@@ -56,7 +58,7 @@ class Nodes:
         self.store = store
         self.adder = AsyncScheduler(store, run=False)
         self.lease_ms = lease_ms
-        self.wall = Wall(WALL_AHEAD_NS)
+        self.wall = Wall(wall_ahead_ns())
         self.processes: dict[str, BaseProcess] = {}
         self.ids: dict[str, str] = {}  # the node id of each
         self.acknowledged: list[str] = []
@@ -274,6 +276,11 @@ def now_ns() -> int:
     return time.monotonic_ns()
 
 
+def wall_ahead_ns() -> int:
+    """Return how far the machine's wall clock is ahead of that."""
+    return time.time_ns() - now_ns()
+
+
 async def until(condition: Callable[[], Awaitable[bool]], patience_s: float = PATIENCE_S) -> None:
     async with asyncio.timeout(patience_s):
         while not await condition():  # noqa: ASYNC110 - it is about other processes
@@ -295,11 +302,24 @@ async def on_stage(folder: Path, url: str, lease_ms: int = LEASE_MS) -> AsyncIte
     """Open a store for processes to be started on; in the end none is left."""
     store = await open_store(url)
     nodes = Nodes(folder, url, store, lease_ms)
+    following = asyncio.create_task(follow(nodes.wall))
     try:
         async with nodes.adder:
             yield nodes
     finally:
+        following.cancel()
         for process in nodes.processes.values():
             process.kill()
             process.join()
         await store.close()
+
+
+async def follow(wall: Wall) -> None:
+    """Note how the machine's wall clock is adjusted."""
+    known_ns = wall_ahead_ns()
+    while True:
+        await asyncio.sleep(FOLLOWED_S)
+        ahead_ns = wall_ahead_ns()
+        if abs(ahead_ns - known_ns) > ADJUSTED_NS:
+            wall.step(ahead_ns - known_ns, now_ns())
+            known_ns = ahead_ns

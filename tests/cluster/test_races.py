@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 from tests.cluster.checker import Target
-from tests.cluster.nodes import WALL_AHEAD_NS, Nodes, now_ns, play
+from tests.cluster.nodes import Nodes, now_ns, play, wall_ahead_ns
 from tests.cluster.places import Place
 from tests.cluster.stream import Stream
 from tickwheel.errors import DuplicateTask, TaskFinished, TaskRunning
@@ -78,7 +78,7 @@ def test_a_cancel_or_a_move_wins_or_comes_too_late_but_never_both(place: Place, 
 
         async def race(number: int) -> None:
             # From long before it is due, when nobody has claimed it, until long after; most of them when it is.
-            left_s = (added[number].run_at * 1_000_000 - WALL_AHEAD_NS - now_ns()) / 1e9
+            left_s = (added[number].run_at * 1_000_000 - wall_ahead_ns() - now_ns()) / 1e9
             await asyncio.sleep(left_s + 1.0 * (2 * number / TASKS - 1) ** 3)
             act = cancel if number % 2 else move
             won[act.__name__, await act(f"task-{number}")] += 1
