@@ -234,6 +234,8 @@ class Modelled:
         elif times is not None and new is not None:
             new.times = times
         if every is not None and new is not None:
+            if new.interval_ms is None and times is None:
+                new.times = -1  # it comes again from now on
             new._follow_grid(*every)
         elif every is not None:
             new = Modelled(origin=every[1], interval_ms=every[0])
