@@ -33,7 +33,7 @@ from tickwheel.tasks import Status, Task
 __all__ = ["FORKING", "LEASE_MS", "PATIENCE_S", "Nodes", "now_ns", "on_stage", "play", "until", "wall_ahead_ns"]
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE_S = 90.0  # for what takes a second or two on a machine that has nothing else to do
+PATIENCE_S = 180.0  # for what takes a second or two on a machine that has nothing else to do
 LEASE_MS = 2_000
 FOLLOWED_S = 0.02  # between two looks at the machine's wall clock, which may be slewed by milliseconds in a second
 

@@ -1,5 +1,8 @@
 """The wheels turn, show what waits, and tell the same in words."""
 
+import time
+from typing import Any
+
 from playwright.sync_api import expect
 
 from tests.dashboard.conftest import Open
@@ -26,18 +29,25 @@ def test_a_wheel_with_nothing_to_do_turns_on(open_at: Open) -> None:
     page.wait_for_function("(before) => document.querySelector('canvas').toDataURL() !== before", arg=pixels)
 
 
+def find_slot(service: Service, name: str) -> tuple[list[dict[str, Any]], int, int]:
+    """Return the levels, and where a task is; it may fall to another slot while one after the other is looked at."""
+    for _ in range(20):
+        levels: list[dict[str, Any]] = service.get("/v1/wheels")["levels"]
+        for level in levels:
+            for slot, count in enumerate(level["occupancy"]):
+                number = level["level"]
+                if count and name in [task["id"] for task in service.get(f"/v1/wheels/{number}/{slot}")["tasks"]]:
+                    return levels, number, slot
+        time.sleep(0.5)
+    raise AssertionError(f"{name} is in no slot of {levels}")
+
+
 def test_slot_shows_what_waits_there(open_at: Open, service: Service) -> None:
     name = service.add(id="waits-in-a-slot", delay="8m")
     page = open_at("wheels")
     page.locator("summary").filter(has_text="The wheels as a table").click()
     face = page.get_by_role("application")
-    levels = service.get("/v1/wheels")["levels"]
-    level, slot = next(
-        (level["level"], slot)
-        for level in levels
-        for slot, count in enumerate(level["occupancy"])
-        if count and name in [task["id"] for task in service.get(f"/v1/wheels/{level['level']}/{slot}")["tasks"]]
-    )
+    levels, level, slot = find_slot(service, name)
     expect(page.locator(f"[data-hand='{level}']")).to_be_visible()
     place = page.evaluate(
         """([level, slot, levels, slots]) => {

@@ -141,7 +141,7 @@ def test_what_was_left_out_is_read_on_from_where_it_was_left(world: World, monke
             assert (await scheduler.counts())[Status.COMPLETED] == many
 
     world.perform(story)
-    assert sum(read) < 1.5 * many  # and not again and again from the beginning
+    assert sum(read) < 2 * many  # and not again and again from the beginning, which would be 2.5 times
 
 
 def test_a_start_does_not_wait_until_everything_is_loaded(world: World) -> None:
