@@ -19,7 +19,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from tickwheel import aio
 from tickwheel.errors import DuplicateTask, FarSchedulerUnfit, InvalidSchedule, InvalidTask
 from tickwheel.external import HybridScheduler
-from tickwheel.external.apscheduler import APSchedulerFar, call_back, scheduler_of
+from tickwheel.external.apscheduler import APSchedulerFar, call_back, get_scheduler
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.tasks import Status
 
@@ -52,7 +52,7 @@ class Place:
                 yield hybrid, jobs
         finally:
             jobs.shutdown()
-            scheduler_of(self.url).stop()
+            get_scheduler(self.url).stop()
 
     async def until_ran(self, *what: str) -> None:
         async with asyncio.timeout(60):
@@ -231,7 +231,7 @@ def test_a_call_that_fails_is_made_again(place: Place, tmp_path: Path) -> None:
             assert await asyncio.to_thread(failed.wait, 10)
             folder.symlink_to(tmp_path)
             await place.until_ran("a")
-            scheduler_of(f"sqlite:///{folder}/tasks.db").stop()
+            get_scheduler(f"sqlite:///{folder}/tasks.db").stop()
 
     aio.run(main())
 
@@ -268,12 +268,12 @@ def test_apscheduler_can_be_shut_down_while_a_call_ends(place: Place) -> None:
     ending.start()
     ending.join(20)
     assert not ending.is_alive()
-    scheduler_of(place.url).stop()
+    get_scheduler(place.url).stop()
 
 
 def test_calls_that_come_at_once_share_one_scheduler(place: Place) -> None:
     with ThreadPoolExecutor(8) as threads:
         together = threading.Barrier(8)
-        opened = set(threads.map(lambda _: (together.wait(), scheduler_of(place.url))[1], range(8)))
+        opened = set(threads.map(lambda _: (together.wait(), get_scheduler(place.url))[1], range(8)))
     [only] = opened
     only.stop()

@@ -113,7 +113,7 @@ class Again(BaseTrigger):  # type: ignore[misc]
 
 def call_back(url: str, task_id: str) -> None:
     """Let a far task come due again: this is what jobs call, wherever APScheduler runs them."""
-    near = scheduler_of(url)
+    near = get_scheduler(url)
     with suppress(UnknownTask, TaskFinished, TaskRunning):  # it was cancelled, or has run
         if FAR not in near.get(task_id).tags:
             return  # it is near, or was paused by somebody who means it
@@ -122,7 +122,7 @@ def call_back(url: str, task_id: str) -> None:
             near.amend(task_id, tags=without_far(resumed))
 
 
-def scheduler_of(url: str) -> Scheduler:
+def get_scheduler(url: str) -> Scheduler:
     """Return this process's only scheduler of a store, started: two threads may ask for it at once."""
     return SCHEDULERS.setdefault(url, Scheduler(url, run=False)).start()
 

@@ -77,7 +77,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             force_setattr(self, "age_ms", whole("age_ms", self.age_ms, 0, SPAN_MS_MAX, InvalidSchedule))
 
     def shared(self) -> "RetryPolicy":
-        """Return the usual policy itself if this one is like it: that one alone is not written down with each task."""
+        """Return the default policy itself if this one equals it: only that object is not stored with a task."""
         return NEVER_AGAIN if self == NEVER_AGAIN else self
 
     def wait_ms(self, failures: int, chance: float, age_ms: int = 0) -> int | None:
@@ -113,7 +113,7 @@ class LatePolicy(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         force_setattr(self, "catch_up", whole("catch_up", self.catch_up, 1, CATCH_UP_MAX, InvalidSchedule))
 
     def shared(self) -> "LatePolicy":
-        """Return the usual policy itself if this one is like it."""
+        """Return the default policy itself if this one equals it."""
         return RUN_ONCE if self == RUN_ONCE else self
 
 

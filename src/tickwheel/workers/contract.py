@@ -93,7 +93,7 @@ class Job:
         return Outcome(error=RunNotBegun(self.task.id))
 
 
-End = Callable[[Job, Outcome], None]
+End = Callable[[Job, Outcome], None]  # called when a run is over
 
 
 class Pool(Protocol):

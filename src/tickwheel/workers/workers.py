@@ -99,8 +99,8 @@ class Workers:
         self._rates: defaultdict[str, EndRate] = defaultdict(EndRate)  # of pools, and of handlers that have a limit
         self._loop: AbstractEventLoop | None = None  # where it is at home, from the first run on
         self._alarms: LoopWheel | None = None  # of that loop
-        self._context = copy_context()  # where ends and alarms are seen to: one for all, rather than a copy for each
-        self._freed = False  # there is room, and it will be said
+        self._context = copy_context()  # alarms run in it: one for all, rather than a copy for each
+        self._freed = False  # there is room, and `on_free` will be called
         self._halted = False
         self._closing: asyncio.Task[list[str]] | None = None
 
@@ -294,7 +294,7 @@ class Workers:
             self._note_free(job.loop)
 
     def _note_free(self, loop: AbstractEventLoop) -> None:
-        """Have it said that there is room: once for all runs that end in one step of the loop."""
+        """Have `on_free` called, once for all runs that end in one step of the loop."""
         if self.on_free is not None:
             self._freed = True
             loop.call_soon(self._tell_free)
