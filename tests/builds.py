@@ -3,7 +3,7 @@
 Python keeps one module a name, so the interpreted copy is imported while the native one is put
 aside, and the names are given back afterwards. A missing native build is an error wherever a C
 compiler is at hand, never a silent pass. Tests of packages that keep threads and loops of their own run in
-two processes instead, the second with `TICKWHEEL_PURE=1` (see `make test`).
+two processes instead, the second with `TICKWHEEL_PURE=1` (see `make test-interpreted`).
 """
 
 import importlib

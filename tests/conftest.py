@@ -20,7 +20,7 @@ pytest_plugins = "pytester"
 
 # The gate takes the same examples every time; `make fuzz` looks for new ones.
 settings.register_profile(
-    "gate", derandomize=True, deadline=None, max_examples=40, stateful_step_count=40, print_blob=True
+    "gate", derandomize=True, deadline=None, max_examples=30, stateful_step_count=40, print_blob=True
 )
 # Rounds are short, so that `make fuzz` ends soon after its time is over.
 settings.register_profile("fuzz", deadline=None, max_examples=300, stateful_step_count=60, print_blob=True)

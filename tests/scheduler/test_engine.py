@@ -366,9 +366,9 @@ def test_bad_requests_change_nothing(world: World) -> None:
     world.play(story)
 
 
-def test_a_hundred_thousand_far_tasks_stay_in_the_store(world: World) -> None:
+def test_thousands_of_far_tasks_stay_in_the_store(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
-        for first in range(0, 10_000, 1000):
+        for first in range(0, 5_000, 1000):
             await scheduler.add_many(
                 {"handler": "note", "args": {"what": "far"}, "delay": "30d", "id": f"far-{first + number}"}
                 for number in range(1000)
@@ -377,7 +377,7 @@ def test_a_hundred_thousand_far_tasks_stay_in_the_store(world: World) -> None:
         engine: Any = scheduler._engine
         assert len(engine._index) == 0
         await asyncio.sleep(30 * DAY)
-        assert len(world.ran) == 10_000
+        assert len(world.ran) == 5_000
 
     world.play(story)
 
@@ -389,7 +389,7 @@ def test_a_quarter_of_mixed_tasks_is_the_same_story_for_the_same_seed() -> None:
 
         async def story(scheduler: AsyncScheduler) -> dict[str, int]:
             chance = world.chance
-            for number in range(300):
+            for number in range(150):
                 kind = chance.choice(["once", "every", "cron", "fail"])
                 args = {"what": f"{kind}-{number}"}
                 if kind == "once":
@@ -412,7 +412,7 @@ def test_a_quarter_of_mixed_tasks_is_the_same_story_for_the_same_seed() -> None:
     assert first == again
     assert first[1]["failed"] > 0
     assert first[1]["completed"] > 0
-    assert len(first[0]) > 1000
+    assert len(first[0]) > 500
 
 
 def test_it_begins_with_2024() -> None:

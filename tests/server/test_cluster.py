@@ -44,11 +44,13 @@ def test_two_servers_share_the_work_and_one_goes_on_when_the_other_is_killed(
         for number, served in zip(range(100), cycle((one, two)), strict=False):
             ids.append(served.add("echo", id=f"soon-{number}", delay=number % 10 / 10)["id"])
         for number, served in zip(range(40), cycle((one, two)), strict=False):
-            ids.append(served.add("echo", id=f"later-{number}", delay=2.0)["id"])
+            ids.append(served.add("echo", id=f"later-{number}", delay=3600)["id"])
         for task_id in ids[:100]:
             two.until(f"/v1/tasks/{task_id}", status="completed")
         assert one.stop(signal.SIGKILL) == -signal.SIGKILL
         until_shares(two, 64)
+        for task_id in ids[100:]:
+            two.send("PATCH", f"/v1/tasks/{task_id}", {"delay": 0.5})
         ids += [two.add("echo", id=f"after-{number}")["id"] for number in range(20)]
         for task_id in ids:
             two.until(f"/v1/tasks/{task_id}", status="completed")

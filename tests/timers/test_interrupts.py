@@ -58,7 +58,7 @@ def test_default_timers_may_be_asked_for_while_they_are_made(build: Build) -> No
 def test_what_is_interrupted_while_it_is_made_is_dropped_without_a_word(build: Build, name: str) -> None:
     script = f"""
         from tickwheel import TTLCache, wheels
-        for _ in range(1000):
+        for _ in range(300):
             repeat({name})
         print("unharmed")
     """

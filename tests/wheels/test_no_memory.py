@@ -76,9 +76,9 @@ def test_an_advance_that_runs_out_of_memory_hands_out_everything_later(build: Bu
         from tickwheel.wheels import HierarchicalWheel
 
         wheel = HierarchicalWheel()
-        wheel.start_many([5] * 1_000_000, [None] * 1_000_000)
+        wheel.start_many([5] * 400_000, [None] * 400_000)
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + 4_000_000, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_AS, (used + 1_600_000, resource.RLIM_INFINITY))
         try:
             wheel.advance(10)
         except MemoryError:
@@ -87,4 +87,4 @@ def test_an_advance_that_runs_out_of_memory_hands_out_everything_later(build: Bu
         wheel.check()
         print(len(wheel), len(wheel.advance(20)), len(wheel))
     """
-    assert run(script, build.name).stdout.split("\n") == ["out of memory", "1000000 1000000 0", ""]
+    assert run(script, build.name).stdout.split("\n") == ["out of memory", "400000 400000 0", ""]
