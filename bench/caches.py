@@ -9,14 +9,15 @@
                                         goes, by size             goes, by expiry
 
 The unit of this drawing is the time the cache in question takes to set a half, so that faster and slower ones do
-the same. `cache_get` gets items by chance, each of them a hit; `cache_replace` sets items that are there;
-`cache_evict` sets new keys, for each of which the least recently used one goes.
+the same. `cache_get` gets items in the order they were set, and `cache_get_random` by chance, each of them a hit;
+`cache_replace` sets items that are there; `cache_evict` sets new keys, for each of which the least recently used goes.
 """
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from itertools import cycle, islice
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     Cache: TypeAlias = "MutableMapping[str, str] | LockedDict"
 
-__all__ = ["CacheRig", "LockedDict", "evict_items", "get_items", "replace_items", "set_items"]
+__all__ = ["CacheRig", "LockedDict", "evict_items", "get_in_order", "get_random", "replace_items", "set_items"]
 
 HOUR_SECONDS = 3600.0  # a time to live for items that are to stay
 TTL_SECONDS_MIN = 0.25  # more than a busy machine keeps a process waiting
@@ -127,12 +128,21 @@ def set_items(rig: CacheRig, _subject: Subject, n: int) -> Lap:
     return Lap(by_size_ns + by_expiry_ns, 2 * half)
 
 
-def get_items(rig: CacheRig, _subject: Subject, n: int) -> Lap:
-    """Get items of a cache of n, all of them hits."""
+def get_in_order(rig: CacheRig, _subject: Subject, n: int) -> Lap:
+    """Get items of a cache of n, all of them hits: each lies in memory beside the one before it."""
+    return _get_items(rig, n, lambda keys: list(islice(cycle(keys), FURTHER)))
+
+
+def get_random(rig: CacheRig, _subject: Subject, n: int) -> Lap:
+    """Do the same by chance: in a large cache each is far from the one before it."""
+    return _get_items(rig, n, lambda keys: draw_keys(keys, FURTHER))
+
+
+def _get_items(rig: CacheRig, n: int, draw: Callable[[list[str]], list[str]]) -> Lap:
     keys = make_keys(0, n)
     rig.renew(n, HOUR_SECONDS)
     rig.set(keys)
-    drawn = draw_keys(keys, FURTHER)
+    drawn = draw(keys)
 
     def chunk(first: int, size: int) -> int:
         wanted = drawn[first : first + size]

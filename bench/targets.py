@@ -144,6 +144,7 @@ TARGETS = (
     _faster("cache_set", "cachetools.TTLCache", HUNDRED_THOUSAND, 2, subject=CACHE),
     _faster("cache_evict", "cachetools.TTLCache", MILLION, 3, subject=CACHE),
     _faster("cache_get", "cachetools.TTLCache", MILLION, 3, subject=CACHE),
+    _faster("cache_get_random", "cachetools.TTLCache", MILLION, 3, subject=CACHE),
     Target(
         f"cache_replace: against an OrderedDict with a lock, n = {MILLION:,}",
         Cell("cache_replace", CACHE, MILLION),

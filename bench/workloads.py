@@ -15,7 +15,7 @@ from random import Random
 from resource import getpagesize
 from typing import TYPE_CHECKING, Any
 
-from bench.caches import evict_items, get_items, replace_items, set_items
+from bench.caches import evict_items, get_in_order, get_random, replace_items, set_items
 from bench.draws import SEED, draw_ticks
 from bench.idle import touch_keys
 from bench.lap import FURTHER, Lap, in_chunks, time_ns
@@ -268,7 +268,8 @@ _ALL = (
         families=("cache",),
         n_min=2,
     ),
-    Workload("cache_get", "get items of a cache of n, all hits", "ns per item", get_items, families=("cache",)),
+    Workload("cache_get", "get items of a cache of n, in order", "ns per item", get_in_order, families=("cache",)),
+    Workload("cache_get_random", "the same, by chance", "ns per item", get_random, families=("cache",)),
     Workload(
         "cache_replace", "set items of a cache of n that are there", "ns per item", replace_items, families=("cache",)
     ),
