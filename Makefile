@@ -27,21 +27,23 @@ unexport PYTHONDONTWRITEBYTECODE
 # How long `make fuzz` goes on.
 FUZZ_MINUTES ?= 60
 
-.PHONY: run test test-quick check lint types imports package fuzz chaos versions bench browser etcd postgres redis clean
+.PHONY: run test test-interpreted test-quick check lint types imports package fuzz chaos versions bench browser etcd postgres redis clean
 
 run: $(RUN_STAMP)  ## serve the API and the dashboard on an SQLite file, with example tasks
 	mkdir -p var
 	$(BIN)/tickwheel serve --demo --store sqlite:///var/demo.db
 
-test: $(STAMP) $(BIN)/promtool browser etcd postgres redis  ## run every test, on both builds
+test: $(STAMP) $(BIN)/promtool browser etcd postgres redis  ## run every test
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --durations=20
+
+test-interpreted: $(STAMP)  ## run the tests of what is compiled once more, interpreted; those of wheels take both builds by themselves
 	TICKWHEEL_PURE=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/timers tests/recipes \
 	  tests/scheduler/test_task_builder.py tests/test_durations.py
 
 test-quick: $(STAMP) $(BIN)/promtool  ## run the tests that are not slow and need no server and no browser, on the build that is installed
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) --quick
 
-check: lint types imports test package  ## what has to hold before anything lands
+check: lint types imports test test-interpreted package  ## what has to hold before anything lands
 	$(MAKE) --jobs=2 --output-sync=target versions
 
 lint: $(STAMP)
