@@ -17,7 +17,7 @@ from tickwheel.scheduler import Scheduler
 from tickwheel.stores import MemoryStore, Store
 from tickwheel.stores.contract import Filter, Finish
 from tickwheel.stores.quarantine import unreadable
-from tickwheel.tasks import Status, Task, UnreadableTask
+from tickwheel.tasks import RetryPolicy, RunStatus, Status, Task, TaskContext, UnreadableTask
 from tickwheel.testing.stores.scenario import own, task
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
@@ -176,18 +176,32 @@ def test_what_is_over_and_unreadable_is_purged(path: Path) -> None:
 
 
 def test_a_run_that_cannot_be_read_is_left_out_of_the_history(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    done = threading.Event()
-    scheduler = Scheduler(f"sqlite:///{path}")
-    scheduler.task("note")(done.set)
-    with scheduler:
-        scheduler.add("note", id="a")
-        assert done.wait(20)
+    ran = list[str]()
+
+    def note(context: TaskContext) -> None:
+        ran.append(context.id)
+        if len(ran) < 3:
+            raise ValueError
+
+    def run(verb: str) -> None:
+        done = threading.Event()
+        scheduler = Scheduler(f"sqlite:///{path}")
+        scheduler.task("note", retry=RetryPolicy(retries=1, first_ms=1))(note)
+        scheduler.events.listen(lambda event: done.set() if event.kind in ("completed", "failed") else None)
+        with scheduler:
+            scheduler.add("note", id="a") if verb == "add" else scheduler.retry("a")
+            assert done.wait(60)
+
+    run("add")
     file = apsw.Connection(str(path))
-    file.execute("UPDATE runs SET body = ?", (b"[]",))
+    assert file.execute("UPDATE runs SET body = ? RETURNING attempt", (b"[]",)).fetchall() == [(1,)]
+    file.execute("UPDATE tasks SET last_run = ?", (b"[]",))
     file.close()
+    run("retry")
     with Scheduler(f"sqlite:///{path}", run=False) as again:
-        assert again.history("a") == []
+        assert [(run.attempt, run.status) for run in again.history("a")] == [(3, RunStatus.COMPLETED)]
     assert "a run of task 'a' cannot be read" in caplog.text
+    assert ran == ["a"] * 3
 
 
 # -- while it runs, and after its owner died

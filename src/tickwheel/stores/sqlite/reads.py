@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import apsw
@@ -25,6 +26,7 @@ __all__ = [
     "held_of",
     "history",
     "is_past",
+    "last_runs",
     "load",
     "orphans",
     "overdue",
@@ -43,6 +45,7 @@ PASSED_MAX: Final = 10_000  # rows that are looked at in one call, where some ar
 log = logging.getLogger("tickwheel.stores")
 
 _decode_run = msgspec.json.Decoder(Run).decode
+_attempt = attrgetter("attempt")
 
 
 def task_of(connection: apsw.Connection, body: bytes, task_id: str, serial: int | None = None) -> Task:
@@ -135,13 +138,24 @@ def history(connection: apsw.Connection, task_id: str, limit: int) -> list[Run]:
     """Return the runs of a task, latest first."""
     if not sayable(task_id):
         return []
-    runs = []
-    for (body,) in connection.execute(SQL["history"], (task_id, limit)):
-        try:
-            runs.append(_decode_run(body))
-        except ValueError as error:
-            log.warning("a run of task %r cannot be read and is left out (%s): %.200r", task_id, error, body)
-    return runs
+    rows = connection.execute(SQL["history"], (task_id, limit))
+    runs = [run for (body,) in rows if (run := _run_of(task_id, body)) is not None]
+    # Skipped occurrences may be later than the run that a task ended with.
+    return sorted([*runs, *last_runs(connection, [task_id])], key=_attempt, reverse=True)[:limit]
+
+
+def last_runs(connection: apsw.Connection, ids: Sequence[str]) -> list[Run]:
+    """Return the runs that tasks ended with: they are in the rows of these tasks."""
+    rows = connection.execute(SQL["last_runs"], (listed(ids),)) if ids else ()
+    return [run for task_id, body in rows if (run := _run_of(task_id, body)) is not None]
+
+
+def _run_of(task_id: str, body: bytes) -> Run | None:
+    try:
+        return _decode_run(body)
+    except ValueError as error:
+        log.warning("a run of task %r cannot be read and is left out (%s): %.200r", task_id, error, body)
+        return None
 
 
 def due(

@@ -16,11 +16,11 @@ from tickwheel.stores import validation
 from tickwheel.stores.contract import Conflict, Finish, Lease, OnConflict
 from tickwheel.stores.mutations import settle, step_for
 from tickwheel.stores.notifications import News
-from tickwheel.stores.sqlite.reads import NUMBERS, Row, finishable, held_of, load
+from tickwheel.stores.sqlite.reads import NUMBERS, Row, finishable, held_of, last_runs, load
 from tickwheel.stores.sqlite.renewals import Renewals
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks import transitions
-from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
+from tickwheel.tasks.record import ENDED, Run, Status, Task, UnreadableTask
 
 __all__ = ["PURGE_ROWS", "Adds", "Transaction"]
 
@@ -95,6 +95,7 @@ class Transaction:
         there = load(self._connection, [task.id for task in tasks])
         settled = settle({task_id: task for task_id, (_, task) in there.items()}, tasks, on_conflict)
         anew = [settled.changed[task_id] for task_id in settled.changed if task_id in settled.anew]
+        self._keep_last_runs([task.id for task in anew if task.id in there])
         self._connection.executemany(SQL["renew_task"], ((*_new_row(task, validation.encode(task)),) for task in anew))
         placed = [(there[task_id][0], task) for task_id, task in settled.changed.items() if task_id not in settled.anew]
         self._replace(placed)
@@ -226,12 +227,13 @@ class Transaction:
         """Put finished tasks back; brought along is how they will be if nobody has changed them since the claim."""
         ours = finishable(self._connection, finishes)
         if all(ours) and not any(transitions.depends_on_stored(finish.task) for finish in finishes):
+            self._keep_last_runs([finish.task.id for finish in finishes if finish.task.attempt > 1])
             before = self._connection.total_changes()
             self._connection.executemany(SQL["finish"], map(_finished_row, finishes, after, bodies))
             if self._connection.total_changes() - before == len(finishes):  # almost always: each was as it was claimed
-                for task in after:
-                    self._count(Status.RUNNING, task.listed_status, 1)
-                self._remember(finishes)
+                for status, tasks in Counter(map(_status, after)).items():
+                    self._count(Status.RUNNING, status, tasks)
+                self._remember(finishes, after)
                 return ours
             self._connection.execute("ROLLBACK TO call")
         return self._finish_each(finishes, ours)
@@ -253,17 +255,32 @@ class Transaction:
                 same = after.handler == row[1].handler and after.priority == row[1].priority
                 (changed if same else others)[after.id] = row[0], after
                 self._count(Status.RUNNING, after.listed_status, 1)
+        self._keep_last_runs([finish.task.id for finish in written if finish.task.attempt > 1])
         self._change(changed.values())
         self._replace(others.values())
-        self._remember(written)
+        rows = changed | others
+        self._connection.executemany(
+            SQL["set_last_run"],
+            ((_last_run(finish, rows[finish.task.id][1]), rows[finish.task.id][0]) for finish in written),
+        )
+        self._remember(written, [rows[finish.task.id][1] for finish in written])
         return ours
 
-    def _remember(self, finishes: Iterable[Finish]) -> None:
+    def _remember(self, finishes: Sequence[Finish], after: Sequence[Task]) -> None:
+        """Write what the history remembers, but for the runs that tasks ended with: these are in their rows."""
         runs = [
-            (finish.task.id, run) for finish in finishes for run in (finish.run, *finish.skipped) if run is not None
+            finish.run for finish, task in zip(finishes, after, strict=True) if finish.run and task.status not in ENDED
         ]
+        runs += [run for finish in finishes for run in finish.skipped]
+        self._add_runs(runs)
+
+    def _keep_last_runs(self, ids: Sequence[str]) -> None:
+        """Give the runs that tasks ended with rows of their own: another run follows, or another task of that id."""
+        self._add_runs(last_runs(self._connection, ids))
+
+    def _add_runs(self, runs: Iterable[Run]) -> None:
         self._connection.executemany(
-            SQL["add_run"], ((task_id, run.attempt, run.finished_at, _encode_run(run)) for task_id, run in runs)
+            SQL["add_run"], ((run.task_id, run.attempt, run.finished_at, _encode_run(run)) for run in runs)
         )
 
     # -- within
@@ -293,15 +310,20 @@ def _is_this_run(there: Task, finish: Finish) -> bool:
     return transitions.may_finish(there, finish.task, finish.lease.partition)
 
 
+def _last_run(finish: Finish, task: Task) -> bytes | None:
+    return None if finish.run is None or task.status not in ENDED else _encode_run(finish.run)
+
+
 def _finished_row(
     finish: Finish, task: Task, body: bytes
-) -> tuple[int, int, int, int | None, bytes, str, int, int, str, int]:
+) -> tuple[int, int, int, int | None, bytes, bytes | None, str, int, int, str, int]:
     return (
         NUMBERS[task.listed_status],
         task.run_at,
         task.version,
         _ended_at(task),
         body,
+        _last_run(finish, task),
         task.id,
         task.version - 1,
         finish.lease.partition,

@@ -26,7 +26,7 @@ UPDATE tasks SET part = ?, version = ?, body = ? WHERE serial = ?
 
 -- What changed since it was claimed has another version.
 -- name: finish
-UPDATE tasks SET status = ?, run_at = ?, version = ?, finished_at = ?, body = ?
+UPDATE tasks SET status = ?, run_at = ?, version = ?, finished_at = ?, body = ?, last_run = ?
 WHERE id = ? AND status = 2 AND version = ? AND part = ? AND handler = ? AND priority = ?
 
 -- name: count
@@ -38,8 +38,14 @@ SELECT status, tasks FROM counts
 -- name: add_run
 REPLACE INTO runs (id, attempt, finished_at, body) VALUES (?, ?, ?, ?)
 
+-- name: set_last_run
+UPDATE tasks SET last_run = ? WHERE serial = ?
+
 -- name: history
 SELECT body FROM runs WHERE id = ? ORDER BY attempt DESC LIMIT ?
+
+-- name: last_runs
+SELECT id, last_run FROM tasks WHERE id IN (SELECT value FROM json_each(?)) AND last_run IS NOT NULL
 
 -- name: is_past
 SELECT EXISTS (SELECT 1 FROM tasks WHERE finished_at < :before)
