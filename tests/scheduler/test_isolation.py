@@ -2,9 +2,12 @@
 
 import asyncio
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.scheduler.worlds import World
 from tests.wheels.schemes import Unprintable
@@ -24,8 +27,8 @@ from tickwheel.errors import (
 )
 from tickwheel.observe import Event
 from tickwheel.scheduler import AsyncScheduler, Scheduler
-from tickwheel.tasks import Status, TaskContext
-from tickwheel.tasks.record import RunStatus
+from tickwheel.tasks import RetryPolicy, Status, Task, TaskContext
+from tickwheel.tasks.record import ENDED, RunStatus
 from tickwheel.workers.results import RESULT_BYTES_MAX
 
 DEEP: Any = 1
@@ -389,3 +392,102 @@ def test_an_error_of_the_workers_that_a_handler_raises_is_an_ordinary_failure(er
             assert (task.status, task.failures) == (Status.FAILED, 1)
             assert type(error).__name__ in (task.error or "")
             assert [run.status for run in scheduler.history(pool)] == ["failed"]
+
+
+def until_ended(scheduler: Scheduler, task_id: str) -> Task:
+    for _ in range(6000):
+        task = scheduler.get(task_id)
+        if task.status in ENDED:
+            return task
+        time.sleep(0.01)
+    raise AssertionError(task)
+
+
+def spoil_object(data: Any) -> None:
+    data["seen"] = object()
+
+
+def spoil_size(data: Any) -> None:
+    data["log"] = "x" * 3_000_000
+
+
+def spoil_cycle(data: Any) -> None:
+    data["self"] = data
+
+
+@pytest.mark.parametrize("spoil", [spoil_object, spoil_size, spoil_cycle])
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_what_a_handler_or_listener_does_to_its_data_reaches_no_store(spoil: Any, store: str, tmp_path: Path) -> None:
+    url = "memory://" if store == "memory" else f"sqlite:///{tmp_path}/tasks.db"
+    scheduler, given = Scheduler(url), list[Any]()
+    scheduler.events.listen(lambda event: spoil(event.meta))
+
+    @scheduler.task("bad", retry=RetryPolicy(retries=1, first_ms=1))
+    def bad(order: Any, context: TaskContext) -> Any:
+        given.append((str(order), str(context.meta), str(context.previous_result)))
+        for data in (order, order["lines"][0], context.meta):
+            spoil(data)
+        raise ValueError
+
+    @scheduler.task("good")
+    def good() -> None: ...
+
+    with scheduler:
+        task = scheduler.add("bad", {"order": {"id": 7, "lines": [{}]}}, id="bad", meta={"user": {}})
+        spoil(task.args)
+        spoil(scheduler.get("bad").args)
+        scheduler.add("good", id="good")
+        finished = {task_id: until_ended(scheduler, task_id) for task_id in ("good", "bad")}
+    assert [task.status for task in finished.values()] == [Status.COMPLETED, Status.FAILED]
+    assert given == [("{'id': 7, 'lines': [{}]}", "{'user': {}}", "None")] * 2, "each attempt gets what was added"
+    assert finished["bad"].args == {"order": {"id": 7, "lines": [{}]}}
+
+
+def test_an_outcome_that_no_store_can_keep_keeps_no_other_from_being_written(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        engine: Any = scheduler._engine
+        decide = engine._completer._decide
+
+        def spoiled(task: Task, outcome: Any) -> None:
+            decide(replace(task, args={"what": object()}) if task.id == "odd" else task, outcome)
+
+        engine._completer._decide = spoiled
+        await scheduler.add_many([{"handler": "note", "args": {"what": name}, "id": name} for name in ("odd", "good")])
+        await asyncio.sleep(60)
+        assert (await scheduler.get("good")).status is Status.COMPLETED
+        assert (await scheduler.get("odd")).status is Status.RUNNING
+
+    world.play(story)
+    assert "task 'odd': its outcome cannot be written" in caplog.text
+
+
+class Slow(Exception):
+    asked = threading.Event()
+    free = threading.Event()
+
+    def __str__(self) -> str:
+        self.asked.set()
+        assert self.free.wait(60)
+        return "at last"
+
+
+def test_an_exception_that_takes_long_to_be_shown_holds_up_its_own_thread_only() -> None:
+    scheduler = Scheduler("memory://")
+
+    @scheduler.task("slow")
+    def slow() -> None:
+        raise Slow
+
+    @scheduler.task("quick")
+    async def quick() -> None: ...
+
+    with scheduler:
+        scheduler.add("slow", id="slow")
+        assert Slow.asked.wait(60)
+        scheduler.add("quick", id="quick")
+        assert until_ended(scheduler, "quick").status is Status.COMPLETED
+        assert scheduler.get("slow").status is Status.RUNNING
+        Slow.free.set()
+        assert "at last" in (until_ended(scheduler, "slow").error or "")

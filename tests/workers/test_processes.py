@@ -235,7 +235,7 @@ def test_exception_that_misbehaves_fails_its_run_and_leaves_the_process_alone() 
             told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
             raising = in_process(functions.raise_misbehaving)
             workers.begin(raising, task(kind=kind), partial(tell, told))
-            _, error, raised = await told
+            _, error, raised, _ = await told
             assert error is not None
             assert raised, kind
             assert kind in f"{type(error).__name__} {words_of(error)}"

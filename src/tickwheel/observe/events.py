@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from tickwheel.tasks.record import Run, Task
+from tickwheel.tasks.record import Run, Task, copy_json
 
 __all__ = ["Event", "Events", "Kind", "Witness"]
 
@@ -122,7 +122,7 @@ class Events:
                     reason=reason or task.reason,
                     error=None if run is None else run.error,
                     due_at=task.run_at,
-                    meta=task.meta,
+                    meta=copy_json(task.meta) if task.meta else {},
                 )
             )
 

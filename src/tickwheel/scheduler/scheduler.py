@@ -34,7 +34,6 @@ from tickwheel.errors import BlockingCall, SchedulerNotStarted
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.async_scheduler import AsyncScheduler
-from tickwheel.scheduler.engine.completer import describe
 from tickwheel.scheduler.engine.janitor import StartupReport
 from tickwheel.scheduler.queues.message_leases import Message
 from tickwheel.scheduler.signals import StopSignals
@@ -43,6 +42,7 @@ from tickwheel.scheduler.verbs import Action
 from tickwheel.stores.contract import Filter, Lease, OnConflict, Order, Page, Store, Total
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.timers.event_loop import EventLoop
+from tickwheel.workers.results import describe
 
 __all__ = ["Scheduler"]
 

@@ -45,7 +45,7 @@ from tickwheel.stores.mutations import Step, check_added, check_move, settle, st
 from tickwheel.stores.notifications import News, Notifications
 from tickwheel.stores.ranking import Ranking
 from tickwheel.tasks import transitions
-from tickwheel.tasks.record import ENDED, Run, Status, Task, UnreadableTask
+from tickwheel.tasks.record import ENDED, Run, Status, Task, UnreadableTask, copy_json
 
 __all__ = ["MemoryStore"]
 
@@ -116,13 +116,13 @@ class MemoryStore:
             if task_id in settled.anew:
                 self._number(task_id)
         self._change(settled.changed.values())
-        return settled.conflicts
+        return [Conflict(own(conflict.task), added=conflict.added) for conflict in settled.conflicts]
 
     async def get(self, ids: Sequence[str]) -> list[Task | None]:
         """Return tasks by id."""
         self._open()
         validation.check_batch(ids)
-        return [self._tasks.get(task_id) for task_id in ids]
+        return [own(self._tasks[task_id]) if task_id in self._tasks else None for task_id in ids]
 
     async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
         """List tasks, newest first by default."""
@@ -131,7 +131,7 @@ class MemoryStore:
         listing.check_filter(wanted)
         found = list(islice(self._listed(wanted, listing.place_of(cursor, wanted.order)), limit + 1))
         more = listing.cursor_of(found[limit - 1][0], wanted.order) if len(found) > limit else None
-        return Page(tasks=[task for _, task in found[:limit]], cursor=more)
+        return Page(tasks=[own(task) for _, task in found[:limit]], cursor=more)
 
     def _listed(self, wanted: Filter, after: listing.Place) -> Iterator[tuple[listing.Place, Task]]:
         """Walk through what fits, in order, beyond a place."""
@@ -179,7 +179,7 @@ class MemoryStore:
             raise UnknownTask(task_id)
         moved = transitions.reschedule(task, run_at)
         self._change([moved])
-        return moved
+        return own(moved)
 
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
@@ -193,7 +193,7 @@ class MemoryStore:
                 raise UnknownTask(task.id)
             amended[task.id] = transitions.update(there, task, now)
             validation.encode(amended[task.id])
-            answers.append(amended[task.id])
+            answers.append(own(amended[task.id]))
         self._change(amended.values())
         return answers
 
@@ -468,7 +468,7 @@ class MemoryStore:
             if task is not None and (changed := step(task)) is not task:
                 self._change([changed])
                 task = changed
-            answers.append(task)
+            answers.append(None if task is None else own(task))
         return answers
 
     def _forget(self, task_id: str) -> None:
@@ -500,6 +500,15 @@ class MemoryStore:
             self._tasks[task.id] = task
         if hint:
             self._hints.tell(News.of(tasks))
+
+
+def own(task: Task) -> Task:
+    """Return a task as one that reads it from a file gets it: with data of its own, which may be changed."""
+    if not (task.args or task.meta or task.tags or task.result):
+        return task
+    data = (task.args, task.meta, task.tags, task.result)
+    args, meta, tags, result = map(copy_json, data)
+    return replace(task, args=args, meta=meta, tags=tags, result=result)
 
 
 def _is_over(lease: Lease, now: int) -> bool:

@@ -10,7 +10,7 @@ def cancel_order(order_id: int, context: TaskContext) -> None:
 
 from typing import Any
 
-from tickwheel.tasks.record import Task
+from tickwheel.tasks.record import Task, copy_json
 
 __all__ = ["Flag", "TaskContext"]
 
@@ -42,8 +42,8 @@ class TaskContext:
         self.attempt = task.attempt
         self.occurrence_id = task.occurrence_id
         self.scheduled_at = task.occurrence_at  # milliseconds since 1970
-        self.previous_result: Any = task.result
-        self.meta = task.meta
+        self.previous_result: Any = copy_json(task.result)
+        self.meta: dict[str, Any] = copy_json(task.meta)
         self._stop = stop or Flag()
 
     @property

@@ -1,6 +1,7 @@
 """A durable task: what is to be done, when, and how it went so far.
 
-A record is never changed in place; every step of its life makes a new one with `msgspec.structs.replace`:
+A record is never changed in place: handlers and listeners get copies of its data, and every step of its life makes a
+new one with `msgspec.structs.replace`:
 
                  +--------- retry, crash, next occurrence ---------+
                  v                                                 |
@@ -35,6 +36,7 @@ __all__ = [
     "Status",
     "Task",
     "UnreadableTask",
+    "copy_json",
 ]
 
 TIMEOUT_MS = 300_000  # five minutes for a run by default
@@ -207,3 +209,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         if self.started_at is None:
             return 0
         return max(self.started_at - (self.occurrence_at if self.due_at is None else self.due_at), 0)
+
+
+def copy_json(value: Any) -> Any:
+    """Return data of a record that may be changed without changing the record."""
+    return msgspec.json.decode(msgspec.json.encode(value)) if type(value) in (dict, list) else value

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple, get_args
 
 from tickwheel.errors import InvalidArguments
 from tickwheel.tasks import Flag, Handler, Task, TaskContext
+from tickwheel.tasks.record import copy_json
 
 __all__ = ["fit"]
 
 FUNCTIONS_MAX = 4096  # signatures that are remembered; more handlers than a program has
+NESTED = (dict, list)
 NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
@@ -30,9 +32,13 @@ def fit(handler: Handler, task: Task, stop: Flag) -> dict[str, Any]:
         return {"task": task}
     shape = shape_of(handler.function)
     given = task.args
+    for value in given.values():
+        if type(value) in NESTED:  # what the function does to it is not for the record, nor for the next attempt
+            given = copy_json(given)
+            break
     if shape is None or (len(given) == len(shape.names) and shape.names.issuperset(given) and not shape.nameless):
         return given
-    arguments = dict(task.args)
+    arguments = dict(given)
     for name in shape.contexts:
         if name not in arguments:
             arguments[name] = TaskContext(task, stop)

@@ -28,6 +28,7 @@ class Outcome(NamedTuple):
     value: Any = None
     error: BaseException | None = None
     raised: bool = False  # by the function, and no word of the workers, whatever its type
+    trace: str | None = None  # the error in words, if the thread that raised it has formatted it
 
 
 Tell = Callable[[Task, Outcome], object]

@@ -35,6 +35,7 @@ import msgspec
 from tickwheel.errors import InvalidArguments, ProcessDied, RunFailed, UnnamedHandler
 from tickwheel.workers.child import GO, NUMBER_BYTES, READY, STAY, Answer, Call, serve
 from tickwheel.workers.contract import End, Job, Outcome
+from tickwheel.workers.results import describe
 from tickwheel.workers.threads import Threads
 
 __all__ = ["ProcessPool", "address"]
@@ -325,7 +326,7 @@ def outcome_of(job: Job, written: bytes) -> Outcome:
     except BaseException:  # noqa: BLE001 - it could not be pickled there, its class is not here, or its code raises
         error = RunFailed(job.handler.name, job.task.id, answer.words)
         error.add_note(note)
-    return Outcome(error=error, raised=answer.raised)
+    return Outcome(error=error, raised=answer.raised, trace=describe(error))  # here, and not on the event loop
 
 
 def death(job: Job, exit_code: int | None) -> ProcessDied:

@@ -1,5 +1,6 @@
 """What comes out of a function, made fit to be kept and to be raised."""
 
+import traceback
 from asyncio import CancelledError
 from collections.abc import Callable
 from inspect import iscoroutine
@@ -11,10 +12,11 @@ from tickwheel.errors import InvalidResult, ResultTooLarge, RunFailed
 from tickwheel.tasks.fields import json_value
 from tickwheel.workers.contract import Outcome
 
-__all__ = ["RESULT_BYTES_MAX", "encode", "name_of", "passable", "returned", "settle", "words_of"]
+__all__ = ["RESULT_BYTES_MAX", "describe", "encode", "name_of", "passable", "plain", "returned", "settle", "words_of"]
 
 NOTHING = Outcome()  # what most functions return
 RESULT_BYTES_MAX = 256 * 1024 - len("[,null]")  # a store keeps 256 KiB, of the result and the error as one list
+ERROR_CHARS_MAX: Final = 16_384  # of a trace: a store keeps 256 KiB for it and the result
 
 
 def encode(handler: str, task_id: str, result: object) -> bytes:
@@ -34,11 +36,15 @@ def encode(handler: str, task_id: str, result: object) -> bytes:
 
 
 def settle(handler: str, task_id: str, call: Callable[[], Any]) -> Outcome:
-    """Call a function and take whatever comes: what it returned, as a store would give it back, or what it raised."""
+    """Call a function and take whatever comes: what it returned, as a store would give it back, or what it raised.
+
+    What it raised is formatted here: that calls methods of the exception, which may take their time.
+    """
     try:
         result = call()
-    except BaseException as error:  # noqa: BLE001 - a handler that exits ends its run, not its thread
-        return Outcome(error=error, raised=True)
+    except BaseException as raised:  # noqa: BLE001 - a handler that exits ends its run, not its thread
+        error = passable(handler, task_id, raised)
+        return Outcome(error=error, raised=True, trace=describe(error))
     return returned(handler, task_id, result)
 
 
@@ -49,7 +55,7 @@ def returned(handler: str, task_id: str, result: object) -> Outcome:
     try:
         return Outcome(msgspec.json.decode(encode(handler, task_id, result)))
     except BaseException as error:  # noqa: BLE001 - InvalidResult, or there is no memory for it
-        return Outcome(error=error)
+        return Outcome(error=error, trace=describe(error))
 
 
 def words_of(error: BaseException) -> str:
@@ -58,6 +64,20 @@ def words_of(error: BaseException) -> str:
         return str.__str__(str(error)) or name_of(error)
     except BaseException:  # noqa: BLE001 - a method of the handler's, which may raise anything
         return name_of(error)
+
+
+def describe(error: BaseException) -> str:
+    """Format an error with its trace; one that cannot be formatted, by its type."""
+    try:
+        return plain("".join(traceback.format_exception(error)))
+    except BaseException as failure:  # noqa: BLE001 - its own methods take part in it, and may raise anything
+        return plain(f"{name_of(error)}, which cannot be shown: {name_of(failure)} was raised")
+
+
+def plain(text: str) -> str:
+    """Return text that every store can keep; of a long one, the end."""
+    text = text.encode(errors="replace").decode().replace("\0", "\\0")
+    return text if len(text) <= ERROR_CHARS_MAX else f"...{text[-ERROR_CHARS_MAX:]}"
 
 
 # Read like this, attributes of a class are what the interpreter knows, whatever its metaclass says.

@@ -187,7 +187,7 @@ class Workers:
 
         job = self.begin(handler, task, tell)
         try:
-            value, error, _ = await told
+            value, error, *_ = await told
         except CancelledError:
             self._stop(job, RunCancelled(task.id))
             await self._unwind(job)
@@ -414,10 +414,10 @@ class Workers:
 
 def _told(job: Job, outcome: Outcome) -> Outcome:
     """Return the outcome to report for a run that was asked to stop, or that raised."""
-    value, error, raised = outcome
+    value, error, raised, trace = outcome
     if job.error is not None and not (error is None and job.began_s is not None and _was_cancelled(job.error)):
         return Outcome(value, job.error)
-    return Outcome(value, None if error is None else passable(job.handler.name, job.task.id, error), raised)
+    return Outcome(value, None if error is None else passable(job.handler.name, job.task.id, error), raised, trace)
 
 
 def _was_cancelled(error: Exception) -> bool:

@@ -11,7 +11,6 @@ written: an error that cannot be formatted, or a result too large to keep, is re
 
 import asyncio
 import logging
-import traceback
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Final
@@ -42,9 +41,9 @@ from tickwheel.tasks import transitions
 from tickwheel.tasks.record import Status, Task
 from tickwheel.tasks.transitions import Ended
 from tickwheel.workers import Outcome
-from tickwheel.workers.results import name_of
+from tickwheel.workers.results import describe, name_of, plain
 
-__all__ = ["STOPPED", "Completer", "event_for_failure", "event_for_orphan", "plain"]
+__all__ = ["STOPPED", "Completer", "event_for_failure", "event_for_orphan"]
 
 log = logging.getLogger("tickwheel.scheduler")
 
@@ -52,7 +51,6 @@ NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows 
 NO_ROOM_MS: Final = 1_000  # how long it waits for runs that were stopped and keep their places
 GATHER_NS: Final = 30_000_000  # between two writes of outcomes: while tasks keep coming due, one goes with each claim
 SNOOZE_MS: Final = 60_000  # how long a task waits that asked to run again later, but not after a time that can be read
-ERROR_CHARS_MAX: Final = 16_384  # of a trace: a store keeps 256 KiB for it and the result
 STOPPED: Final = "released before it began: the scheduler was stopped"
 REJECTED: Final = "another node owns it, or its outcome was written before"
 
@@ -119,7 +117,7 @@ class Completer:
         if error is None:
             self.settle(task, transitions.succeed(task, outcome.value, now), "completed")
         elif outcome.raised:
-            self._decide_raised(task, error, now)
+            self._decide_raised(task, error, outcome.trace or describe(error), now)
         elif isinstance(error, (UnknownHandler, InvalidWorkers)):  # the store does not tell which handler is due
             self._postpone(replace(task, reason_code="no_handler"), now + NO_HANDLER_MS, str(error))
         elif isinstance(error, WorkersFull):
@@ -131,27 +129,25 @@ class Completer:
         elif isinstance(error, RunCancelled):
             self.settle(task, transitions.stop(task, "cancelled while it ran", now), "cancelled")
         elif isinstance(error, InvalidResult):
-            ended = transitions.fail_for_good(task, describe(error), "its result cannot be stored", now)
-            self.settle(task, ended, "failed")
+            trace = outcome.trace or describe(error)
+            self.settle(task, transitions.fail_for_good(task, trace, "its result cannot be stored", now), "failed")
         elif isinstance(error, ProcessDied):
             died = replace(task, error=describe(error))
             ended = transitions.crash(died, self.now_up(), self._rng.random())
             self.settle(task, ended, event_for_failure(ended.task))
         else:
-            self._fail(task, describe(error))
+            self._fail(task, outcome.trace or describe(error))
 
-    def _decide_raised(self, task: Task, error: BaseException, now: int) -> None:
+    def _decide_raised(self, task: Task, error: BaseException, trace: str, now: int) -> None:
         """Decide what becomes of a task whose handler raised: only these three errors are more than a failure."""
         if isinstance(error, Fail):
-            self.settle(task, transitions.fail_for_good(task, describe(error), "failed on request", now), "failed")
+            self.settle(task, transitions.fail_for_good(task, trace, "failed on request", now), "failed")
         elif isinstance(error, Snooze):
             delay_ms = asked_ms(task, error)
-            ended = transitions.snooze(
-                task, SNOOZE_MS if delay_ms is None else delay_ms, describe(error), self.now_up()
-            )
+            ended = transitions.snooze(task, SNOOZE_MS if delay_ms is None else delay_ms, trace, self.now_up())
             self.settle(task, ended, event_for_failure(ended.task))
         else:
-            self._fail(task, describe(error), asked_ms(task, error) if isinstance(error, RetryAfter) else None)
+            self._fail(task, trace, asked_ms(task, error) if isinstance(error, RetryAfter) else None)
 
     def _fail(self, task: Task, error: str, wait_ms: int | None = None) -> None:
         ended = transitions.fail(task, error, self.now_up(), self._rng.random(), wait_ms)
@@ -276,8 +272,10 @@ class Completer:
         self._writing = len(batch)
         try:
             accepted = await self._store.finish([finish for finish, _ in batch])
-        except BaseException:
+        except BaseException as error:
             self._write_now.set()  # they are still to be written
+            if isinstance(error, TickwheelError) and self._drop_unwritable(batch):
+                return
             raise
         finally:
             self._writing = 0
@@ -294,6 +292,20 @@ class Completer:
         self._on_written()
         if rejected:
             await self._examine(rejected)
+
+    def _drop_unwritable(self, batch: list[tuple[Finish, Kind]]) -> bool:
+        """Forget outcomes that no store can keep, so that the others of a batch are written; tell whether some were."""
+        written = len(self._finishes)
+        for each in batch:
+            task = each[0].task
+            try:
+                validation.encode(task)
+            except TickwheelError as error:
+                words = "task %r: its outcome cannot be written, and it stays running until its node ends: %s"
+                log.error(words, task.id, error)  # noqa: TRY400 - of our own, and it says it all
+                self._finishes.remove(each)
+                self.on_finished(task.id, None)
+        return len(self._finishes) < written
 
     def _emit(self, finish: Finish, kind: Kind, now: int) -> None:
         self._events.emit(kind, finish.task, now, run=finish.run)
@@ -342,20 +354,6 @@ def asked_ms(task: Task, error: RetryAfter | Snooze) -> int | None:
         words = why if isinstance(why, InvalidDuration) else f"its delay raised {name_of(why)}"
         log.warning("task %r raised %s: %s; %s is used instead", task.id, type(error).__name__, words, usual)
         return None
-
-
-def describe(error: BaseException) -> str:
-    """Format an error with its trace; one that cannot be formatted, by its type."""
-    try:
-        return plain("".join(traceback.format_exception(error)))
-    except BaseException as failure:  # noqa: BLE001 - its own methods take part in it, and may raise anything
-        return plain(f"{name_of(error)}, which cannot be shown: {name_of(failure)} was raised")
-
-
-def plain(text: str) -> str:
-    """Return text that every store can keep; of a long one, the end."""
-    text = text.encode(errors="replace").decode().replace("\0", "\\0")
-    return text if len(text) <= ERROR_CHARS_MAX else f"...{text[-ERROR_CHARS_MAX:]}"
 
 
 def sanitize(task: Task) -> Task:

@@ -22,11 +22,12 @@ from tickwheel.clock import Clock
 from tickwheel.errors import InvalidLease, LeaseLost, StoreError, UnknownTask
 from tickwheel.observe.events import Events, Kind
 from tickwheel.scheduler.background_calls import BackgroundCalls
-from tickwheel.scheduler.engine.completer import Completer, event_for_failure, plain
+from tickwheel.scheduler.engine.completer import Completer, event_for_failure
 from tickwheel.stores.contract import Store
 from tickwheel.tasks import transitions
 from tickwheel.tasks.fields import invalid
 from tickwheel.tasks.record import Task
+from tickwheel.workers.results import plain
 
 __all__ = ["LEASED_MAX", "Message", "MessageLeases", "check_lease", "check_token", "check_wait"]
 
