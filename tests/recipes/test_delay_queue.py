@@ -442,3 +442,101 @@ def test_an_interrupted_call_leaves_the_queue_unlocked(build: Build) -> None:
         print("unlocked")
     """
     assert said(script, build.name) == "unlocked\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "wait"),
+    [
+        ("DelayQueue()", "queue.get(timeout=0.0001)"),
+        ("DelayQueue(1); queue.put(1, delay=1000)", "queue.put(2, timeout=0.0001)"),
+        ("DelayQueue(); queue.put(1, delay=1000)", "queue.join()"),
+    ],
+)
+def test_an_interrupted_wait_frees_no_lock_that_another_thread_has(build: Build, make: str, wait: str) -> None:
+    script = f"""
+        import sys
+        from queue import Empty, Full
+        from tickwheel import DelayQueue
+        sys.setswitchinterval(1e-5)
+        queue = {make}
+        errors = []
+        done = threading.Event()
+        def look():
+            while not done.is_set():
+                try:
+                    queue.qsize()
+                except RuntimeError as error:
+                    errors.append(error)
+        def wait():
+            try:
+                {wait}
+            except (Empty, Full):
+                pass
+        other = threading.Thread(target=look)
+        other.start()
+        try:
+            for _ in range(2000):
+                repeat(wait)
+        finally:
+            done.set()
+            other.join()
+        print(errors, queue.mutex.locked())
+    """
+    assert said(script, build.name) == "[] False\n"
+
+
+def test_an_interrupted_put_is_counted_if_its_item_is_in_and_wakes_a_getter(build: Build) -> None:
+    script = """
+        import time
+        from tickwheel import COMPILED, DelayQueue
+        queue = DelayQueue()
+        def take():
+            while True:
+                queue.get()
+                queue.task_done()
+        threading.Thread(target=take, daemon=True).start()
+        def put():
+            queue.put(1)
+            if COMPILED:  # an interrupt can break an interpreted wheel
+                queue.put(2, delay=1e-6)
+        for _ in range(2000):
+            interrupt_once(put)
+            until = time.monotonic() + 30
+            while (queue.qsize() or queue.unfinished_tasks) and time.monotonic() < until:
+                time.sleep(0.00005)
+            assert (queue.qsize(), queue.unfinished_tasks) == (0, 0)
+        print("all taken")
+    """
+    assert said(script, build.name) == "all taken\n"
+
+
+def test_an_interrupted_get_leaves_the_item_to_another_thread_that_waits(build: Build) -> None:
+    script = """
+        import time
+        from queue import Empty
+        from tickwheel import DelayQueue
+        queue = DelayQueue()
+        def take():
+            while True:
+                queue.get()
+        def put():
+            while go.acquire():
+                queue.put(1)
+        def get():
+            try:
+                queue.get(timeout=0.0002)
+            except Empty:
+                pass
+        go = threading.Semaphore(0)
+        for target in (take, put):
+            threading.Thread(target=target, daemon=True).start()
+        for _ in range(2000):
+            go.release()
+            interrupt_once(get)
+            until = time.monotonic() + 30
+            while queue.qsize() and time.monotonic() < until:
+                time.sleep(0.00005)
+            assert queue.qsize() == 0
+        print("all taken")
+    """
+    assert said(script, build.name) == "all taken\n"
