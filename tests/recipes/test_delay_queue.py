@@ -8,11 +8,13 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Any
+from weakref import ref
 
 import pytest
 
 from tests.builds import Build
 from tests.interrupts import said
+from tests.wheels.processes import run
 from tickwheel import AsyncDelayQueue, DelayQueue, SystemClock, VirtualClock
 from tickwheel.errors import InvalidClock, InvalidDuration, NotCopyable
 from tickwheel.recipes.delayed_items import Delayed, DelayedItems
@@ -399,6 +401,65 @@ def test_what_a_standard_queue_lists_can_be_cleared(delayed: DelayQueue[str]) ->
     with delayed.mutex:
         delayed.queue.clear()
     assert delayed.empty()
+
+
+def test_the_items_of_a_queue_are_those_that_are_due_at_the_moment(
+    delayed: DelayQueue[str], clock: VirtualClock
+) -> None:
+    delayed.put("c", delay=2)
+    delayed.put("a", delay=1)
+    clock.advance(1)
+    delayed.put("b")
+    delayed.put("d", delay="1h")
+    assert list(delayed.queue) == ["a", "b"]
+    clock.advance(1)
+    with delayed.mutex:
+        assert (list(delayed.queue), delayed.queue[0], delayed.queue[-1]) == (["a", "b", "c"], "a", "c")
+        with pytest.raises(IndexError):
+            delayed.queue[3]
+    assert "c" in delayed.queue
+    assert "d" not in delayed.queue
+    assert (len(delayed.queue), delayed.qsize()) == (4, 4)
+    for item in delayed.queue:
+        assert delayed.get_nowait() == item
+    assert list(delayed.queue) == []
+    clock.advance("1h")
+    assert list(delayed.queue) == ["d"]
+
+
+def test_items_are_looked_at_while_another_thread_takes_them(build: Build) -> None:
+    script = """
+        import sys, threading, time
+        from tickwheel import DelayQueue
+        sys.setswitchinterval(1e-6)
+        queue = DelayQueue()
+        done = threading.Event()
+        def use():
+            while not done.is_set():
+                for number in range(20):
+                    queue.put(number, delay=1e-6)
+                for number in range(20):
+                    assert queue.get() == number
+        user = threading.Thread(target=use)
+        user.start()
+        try:
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                seen = list(queue.queue)
+                assert seen == sorted(seen) and None not in seen, seen
+        finally:
+            done.set()
+            user.join()
+        print("in order")
+    """
+    assert run(script, build.name).stdout == "in order\n"
+
+
+def test_a_queue_is_freed_as_soon_as_it_is_dropped() -> None:
+    queues: list[Any] = [DelayQueue(), AsyncDelayQueue()]
+    freed = [ref(queue) for queue in queues]
+    queues.clear()
+    assert [queue() for queue in freed] == [None, None]
 
 
 @pytest.mark.parametrize("kind", [DelayQueue, AsyncDelayQueue])

@@ -143,7 +143,7 @@ class DelayQueue(queue.Queue[T]):
     # -- hooks that queue.Queue calls under its lock; the others work on DelayedItems as on a deque
 
     def _init(self, maxsize: int) -> None:  # noqa: ARG002 - as queue.Queue
-        self.queue: DelayedItems[T] = DelayedItems()
+        self.queue: DelayedItems[T] = DelayedItems(self._tick)
 
     def _put(self, item: Any) -> None:
         self.queue.append(item, self._tick())
