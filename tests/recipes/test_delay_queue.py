@@ -5,6 +5,7 @@ import queue
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import Any
@@ -16,7 +17,7 @@ from tests.builds import Build
 from tests.interrupts import said
 from tests.wheels.processes import run
 from tickwheel import AsyncDelayQueue, DelayQueue, SystemClock, VirtualClock
-from tickwheel.errors import InvalidClock, InvalidDuration, NotCopyable
+from tickwheel.errors import InvalidBlock, InvalidClock, InvalidDuration, NotCopyable
 from tickwheel.recipes.delayed_items import Delayed, DelayedItems
 
 PATIENCE_SECONDS = 30
@@ -202,6 +203,16 @@ def test_a_bad_delay_puts_nothing_in(delayed: DelayQueue[str], delay: Any) -> No
         with pytest.raises(InvalidDuration):
             put("a", delay=delay)
     assert (delayed.qsize(), delayed.unfinished_tasks) == (0, 0)
+
+
+@pytest.mark.parametrize("delay", [5, 0.5, "5m", timedelta(seconds=5)], ids=repr)
+def test_a_delay_that_is_given_by_position_is_refused(delayed: DelayQueue[str], delay: Any) -> None:
+    with pytest.raises(InvalidBlock, match="pass a delay by name, as delay="):
+        delayed.put("a", delay)
+    assert (delayed.qsize(), delayed.unfinished_tasks) == (0, 0)
+    for block in (True, False, 1, 0):
+        delayed.put("a", block)  # type: ignore[arg-type]
+    assert delayed.qsize() == 4
 
 
 def test_drain_takes_everything_in_due_order_and_the_queue_goes_on(clock: WatchedClock) -> None:

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from tickwheel.clock import Clock, SystemClock, monotonic_reader
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import NotCopyable
+from tickwheel.errors import InvalidBlock, NotCopyable
 from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, Delayed, DelayedItems
 
 __all__ = ["DelayQueue"]
@@ -105,6 +105,8 @@ class DelayQueue(queue.Queue[T]):
 
     def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: Duration = 0.0) -> None:  # noqa: FBT001, FBT002 - as queue.Queue
         """Put an item in, to come out after a delay; wait for a free place as `queue.Queue.put` does."""
+        if block not in (True, False, None):
+            raise InvalidBlock(block)
         entry = self._with_delay(item, to_ns(delay))
         end_ns = find_end_ns(block, timeout) if self.maxsize > 0 else inf
         self.not_full.repeat(partial(self._try_put, entry, end_ns))
