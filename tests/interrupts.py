@@ -33,6 +33,15 @@ INTERRUPTS = """
                     return
                 except Interrupt:
                     continue
+
+    def interrupt_once(call):
+        '''Call something once, with one signal at most: for what clears up after one.'''
+        try:
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 5e-5))
+            call()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except Interrupt:
+            pass
 """
 
 

@@ -97,10 +97,54 @@ def with_an_empty_module(folder: Path) -> None:
             path.write_bytes(b"")
 
 
+def native_file(folder: Path, module: str) -> Path:
+    return folder / f"tickwheel/{module}{EXTENSION_SUFFIXES[0]}"
+
+
+def with_a_broken_module(folder: Path) -> None:
+    native_file(folder, "durations").write_bytes(b"not a module")
+
+
+def with_a_broken_module_that_is_imported_later(folder: Path) -> None:
+    native_file(folder, "tasks/fields").write_bytes(b"not a module")
+
+
+def with_a_module_of_zeros(folder: Path) -> None:
+    file = native_file(folder, "wheels/scheme")
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def with_a_module_without_its_beginning(folder: Path) -> None:
+    file = native_file(folder, "durations")
+    file.write_bytes(bytes(1000) + file.read_bytes()[1000:])
+
+
+def with_the_file_of_another_module(folder: Path) -> None:
+    shutil.copy(native_file(folder, "recipes/cache_core"), native_file(folder, "durations"))
+
+
+def with_a_folder_for_a_module(folder: Path) -> None:
+    native_file(folder, "durations").unlink()
+    native_file(folder, "durations").mkdir()
+
+
 BREAKAGES = [
     without_library,
     with_broken_library,
-    *([without_a_module, with_an_empty_module] if compiler_at_hand() else []),
+    *(
+        [
+            without_a_module,
+            with_an_empty_module,
+            with_a_broken_module,
+            with_a_broken_module_that_is_imported_later,
+            with_a_module_of_zeros,
+            with_a_module_without_its_beginning,
+            with_the_file_of_another_module,
+            with_a_folder_for_a_module,
+        ]
+        if compiler_at_hand()
+        else []
+    ),
 ]
 
 

@@ -9,7 +9,8 @@ lie beside their sources. Python prefers the native one; `TICKWHEEL_PURE=1` make
     False
 
 If native modules are there but cannot be loaded, the sources are used as well, with a `RuntimeWarning`. The code of
-all of them is in one library, so they work together or not at all.
+all of them is in one library, so they work together or not at all. The library is loaded to find out. The modules,
+which only point at it, are read: loading them would import what they import, whether it is used or not.
 
 Native modules keep their state once per process. Loaded into a second interpreter of it they would corrupt
 the first one, so they are refused there with an `ImportError`.
@@ -28,6 +29,7 @@ __all__ = ["PURE", "compiled"]
 
 LIBRARY = "tickwheel__mypyc"
 INITIALIZER = "init_"  # what mypyc puts before the name of each module in the library, with ___ for a dot
+HEADER_BYTES = 16  # format, processor and word size, in files of Linux and macOS; on Windows, the format
 
 
 class SourceFinder:
@@ -51,6 +53,18 @@ def compiled(package: ModuleType) -> bool:
 def native_files(module: Path) -> list[Path]:
     """Return the native files of a module that this interpreter would load."""
     return [file for suffix in EXTENSION_SUFFIXES if (file := module.with_name(module.name + suffix)).exists()]
+
+
+def points_at(initializer: str, module: Path, header: bytes) -> bool:
+    """Tell whether the file of a native module is of the library's format and names its own initializer there.
+
+    One that was not written whole, as on a full disk, or that is another module's, does not.
+    """
+    try:
+        content = native_files(module)[0].read_bytes()
+    except (IndexError, OSError):
+        return False
+    return content.startswith(header) and initializer.encode() + b"\0" in content
 
 
 def in_main_interpreter() -> bool:
@@ -77,11 +91,15 @@ def find_fault() -> str | None:
         library = import_module(LIBRARY)
     except ImportError as error:
         return str(error)
-    names = [name.removeprefix(INITIALIZER) for name in dir(library) if name.startswith(INITIALIZER)]
-    parts = [name.split("___") for name in names]
-    # One that is empty was not written whole, as on a full disk.
-    whole = [any(file.stat().st_size for file in native_files(package.parent.joinpath(*part))) for part in parts]
-    missing = [".".join(part) for part, found in zip(parts, whole, strict=True) if not found]
+    with Path(library.__file__ or "").open("rb") as file:
+        header = file.read(HEADER_BYTES)
+    initializers = [name for name in dir(library) if name.startswith(INITIALIZER)]
+    modules = {name: name.removeprefix(INITIALIZER).split("___") for name in initializers}
+    missing = [
+        ".".join(parts)
+        for initializer, parts in modules.items()
+        if not points_at(initializer, package.parent.joinpath(*parts), header)
+    ]
     return f"{', '.join(missing)}: no native module" if missing else None
 
 

@@ -186,8 +186,10 @@ def _from_text(text: str) -> int:
 @lru_cache(maxsize=1024)  # a program uses the same few durations again and again
 def _parse(text: str) -> int:
     stripped = text.strip().replace(GREEK_MU, MICRO_SIGN)
-    parts = _iso_parts(text, stripped) if stripped[:1] in {"P", "p"} else _parts(text, stripped)
-    return _round_up(text, sum(_numerator(number) * UNITS_NS[unit] for number, unit in parts), _TEXT_DENOMINATOR)
+    unsigned = stripped.removeprefix("-")
+    parts = _iso_parts(text, unsigned) if unsigned[:1] in {"P", "p"} else _parts(text, unsigned)
+    numerator: Any = sum(_numerator(number) * UNITS_NS[unit] for number, unit in parts)
+    return _round_up(text, numerator if unsigned == stripped else -numerator, _TEXT_DENOMINATOR)
 
 
 def _numerator(number: str) -> Any:
@@ -207,8 +209,8 @@ def _parts(text: str, stripped: str) -> list[tuple[str, str]]:
     if not parts or position != len(stripped):
         raise InvalidDuration(
             text,
-            f"expected numbers with units ({', '.join(UNITS_NS)}), such as '1h30m', or ISO 8601, such as 'PT5M'; "
-            "seconds without a unit are given as a number",
+            f"expected numbers with units ({', '.join(UNITS_NS)}; lower case), such as '1h30m', "
+            "or ISO 8601, such as 'PT5M'; seconds without a unit are given as a number",
         )
     return parts
 

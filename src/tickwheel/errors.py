@@ -31,6 +31,7 @@ __all__ = [
     "HandMovedBack",
     "InstanceStuck",
     "InvalidArguments",
+    "InvalidBlock",
     "InvalidCache",
     "InvalidConfig",
     "InvalidCron",
@@ -194,6 +195,14 @@ class UnstableKey(TickwheelError, RuntimeError):
             f"cannot set an item: keys of type {type(key).__qualname__!r} compare inconsistently, or change the cache "
             "while they are compared; fix their __eq__"
         )
+
+
+class InvalidBlock(TickwheelError, TypeError):
+    """`put` of a `DelayQueue` was given something else for `block` than True or False, such as a delay."""
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+        super().__init__(f"invalid block {shown(given)}: expected True or False; pass a delay by name, as delay=...")
 
 
 class InvalidClock(TickwheelError, TypeError):

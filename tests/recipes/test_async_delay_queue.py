@@ -204,6 +204,19 @@ def test_drain_takes_everything_in_due_order_and_the_queue_goes_on() -> None:
     run(main())
 
 
+def test_repr_lists_the_items_that_are_due_at_the_moment() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
+        delayed.put_nowait("a", delay=1)
+        delayed.put_nowait("b", delay=10)
+        assert "_queue=[]" in repr(delayed)
+        await asyncio.sleep(1)
+        assert "_queue=['a']" in repr(delayed)
+        assert (delayed.qsize(), await delayed.get()) == (2, "a")
+
+    run(main())
+
+
 # -- what comes in the middle of a call
 
 

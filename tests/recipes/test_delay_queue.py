@@ -5,16 +5,19 @@ import queue
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import Any
+from weakref import ref
 
 import pytest
 
 from tests.builds import Build
 from tests.interrupts import said
+from tests.wheels.processes import run
 from tickwheel import AsyncDelayQueue, DelayQueue, SystemClock, VirtualClock
-from tickwheel.errors import InvalidClock, InvalidDuration, NotCopyable
+from tickwheel.errors import InvalidBlock, InvalidClock, InvalidDuration, NotCopyable
 from tickwheel.recipes.delayed_items import Delayed, DelayedItems
 
 PATIENCE_SECONDS = 30
@@ -200,6 +203,16 @@ def test_a_bad_delay_puts_nothing_in(delayed: DelayQueue[str], delay: Any) -> No
         with pytest.raises(InvalidDuration):
             put("a", delay=delay)
     assert (delayed.qsize(), delayed.unfinished_tasks) == (0, 0)
+
+
+@pytest.mark.parametrize("delay", [5, 0.5, "5m", timedelta(seconds=5)], ids=repr)
+def test_a_delay_that_is_given_by_position_is_refused(delayed: DelayQueue[str], delay: Any) -> None:
+    with pytest.raises(InvalidBlock, match="pass a delay by name, as delay="):
+        delayed.put("a", delay)
+    assert (delayed.qsize(), delayed.unfinished_tasks) == (0, 0)
+    for block in (True, False, 1, 0):
+        delayed.put("a", block)  # type: ignore[arg-type]
+    assert delayed.qsize() == 4
 
 
 def test_drain_takes_everything_in_due_order_and_the_queue_goes_on(clock: WatchedClock) -> None:
@@ -401,6 +414,65 @@ def test_what_a_standard_queue_lists_can_be_cleared(delayed: DelayQueue[str]) ->
     assert delayed.empty()
 
 
+def test_the_items_of_a_queue_are_those_that_are_due_at_the_moment(
+    delayed: DelayQueue[str], clock: VirtualClock
+) -> None:
+    delayed.put("c", delay=2)
+    delayed.put("a", delay=1)
+    clock.advance(1)
+    delayed.put("b")
+    delayed.put("d", delay="1h")
+    assert list(delayed.queue) == ["a", "b"]
+    clock.advance(1)
+    with delayed.mutex:
+        assert (list(delayed.queue), delayed.queue[0], delayed.queue[-1]) == (["a", "b", "c"], "a", "c")
+        with pytest.raises(IndexError):
+            delayed.queue[3]
+    assert "c" in delayed.queue
+    assert "d" not in delayed.queue
+    assert (len(delayed.queue), delayed.qsize()) == (4, 4)
+    for item in delayed.queue:
+        assert delayed.get_nowait() == item
+    assert list(delayed.queue) == []
+    clock.advance("1h")
+    assert list(delayed.queue) == ["d"]
+
+
+def test_items_are_looked_at_while_another_thread_takes_them(build: Build) -> None:
+    script = """
+        import sys, threading, time
+        from tickwheel import DelayQueue
+        sys.setswitchinterval(1e-6)
+        queue = DelayQueue()
+        done = threading.Event()
+        def use():
+            while not done.is_set():
+                for number in range(20):
+                    queue.put(number, delay=1e-6)
+                for number in range(20):
+                    assert queue.get() == number
+        user = threading.Thread(target=use)
+        user.start()
+        try:
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                seen = list(queue.queue)
+                assert seen == sorted(seen) and None not in seen, seen
+        finally:
+            done.set()
+            user.join()
+        print("in order")
+    """
+    assert run(script, build.name).stdout == "in order\n"
+
+
+def test_a_queue_is_freed_as_soon_as_it_is_dropped() -> None:
+    queues: list[Any] = [DelayQueue(), AsyncDelayQueue()]
+    freed = [ref(queue) for queue in queues]
+    queues.clear()
+    assert [queue() for queue in freed] == [None, None]
+
+
 @pytest.mark.parametrize("kind", [DelayQueue, AsyncDelayQueue])
 def test_a_queue_cannot_be_copied(kind: type[Any]) -> None:
     with pytest.raises(NotCopyable, match="cannot be copied"):
@@ -442,3 +514,101 @@ def test_an_interrupted_call_leaves_the_queue_unlocked(build: Build) -> None:
         print("unlocked")
     """
     assert said(script, build.name) == "unlocked\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "wait"),
+    [
+        ("DelayQueue()", "queue.get(timeout=0.0001)"),
+        ("DelayQueue(1); queue.put(1, delay=1000)", "queue.put(2, timeout=0.0001)"),
+        ("DelayQueue(); queue.put(1, delay=1000)", "queue.join()"),
+    ],
+)
+def test_an_interrupted_wait_frees_no_lock_that_another_thread_has(build: Build, make: str, wait: str) -> None:
+    script = f"""
+        import sys
+        from queue import Empty, Full
+        from tickwheel import DelayQueue
+        sys.setswitchinterval(1e-5)
+        queue = {make}
+        errors = []
+        done = threading.Event()
+        def look():
+            while not done.is_set():
+                try:
+                    queue.qsize()
+                except RuntimeError as error:
+                    errors.append(error)
+        def wait():
+            try:
+                {wait}
+            except (Empty, Full):
+                pass
+        other = threading.Thread(target=look)
+        other.start()
+        try:
+            for _ in range(2000):
+                repeat(wait)
+        finally:
+            done.set()
+            other.join()
+        print(errors, queue.mutex.locked())
+    """
+    assert said(script, build.name) == "[] False\n"
+
+
+def test_an_interrupted_put_is_counted_if_its_item_is_in_and_wakes_a_getter(build: Build) -> None:
+    script = """
+        import time
+        from tickwheel import COMPILED, DelayQueue
+        queue = DelayQueue()
+        def take():
+            while True:
+                queue.get()
+                queue.task_done()
+        threading.Thread(target=take, daemon=True).start()
+        def put():
+            queue.put(1)
+            if COMPILED:  # an interrupt can break an interpreted wheel
+                queue.put(2, delay=1e-6)
+        for _ in range(2000):
+            interrupt_once(put)
+            until = time.monotonic() + 30
+            while (queue.qsize() or queue.unfinished_tasks) and time.monotonic() < until:
+                time.sleep(0.00005)
+            assert (queue.qsize(), queue.unfinished_tasks) == (0, 0)
+        print("all taken")
+    """
+    assert said(script, build.name) == "all taken\n"
+
+
+def test_an_interrupted_get_leaves_the_item_to_another_thread_that_waits(build: Build) -> None:
+    script = """
+        import time
+        from queue import Empty
+        from tickwheel import DelayQueue
+        queue = DelayQueue()
+        def take():
+            while True:
+                queue.get()
+        def put():
+            while go.acquire():
+                queue.put(1)
+        def get():
+            try:
+                queue.get(timeout=0.0002)
+            except Empty:
+                pass
+        go = threading.Semaphore(0)
+        for target in (take, put):
+            threading.Thread(target=target, daemon=True).start()
+        for _ in range(2000):
+            go.release()
+            interrupt_once(get)
+            until = time.monotonic() + 30
+            while queue.qsize() and time.monotonic() < until:
+                time.sleep(0.00005)
+            assert queue.qsize() == 0
+        print("all taken")
+    """
+    assert said(script, build.name) == "all taken\n"

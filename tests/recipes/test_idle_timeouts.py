@@ -488,7 +488,8 @@ def interrupt_at(step: int, *modules: str) -> Callable[..., Any]:
     return trace
 
 
-def test_an_interrupted_watch_leaves_no_timer_behind() -> None:
+@pytest.mark.parametrize("forget", [True, False])
+def test_an_interrupted_watch_leaves_neither_a_timer_nor_a_key_without_one(forget: bool) -> None:
     interrupted = True
     step = 0
     while interrupted:
@@ -498,16 +499,40 @@ def test_an_interrupted_watch_leaves_no_timer_behind() -> None:
         before = sys.gettrace()
         sys.settrace(interrupt_at(step, "idle_timeouts.py", "timers/timers.py"))
         try:
-            timeouts.watch("a", 1, print)
+            timeouts.watch("a", 1, str)
             interrupted = False
         except KeyboardInterrupt:
             pass
         finally:
             sys.settrace(before)
-        timeouts.forget("a")
+        if forget:
+            timeouts.forget("a")
         timers.advance(10)
         assert (step, len(timeouts), len(timers), timers.stats.pending) == (step, 0, 0, 0)
+        assert (step, "a" in timeouts, timeouts.touch("a")) == (step, False, False)
     assert step > 5
+
+
+class WatchingKey:
+    """A key that watches itself when it is hashed for the second time."""
+
+    def __init__(self, timeouts: IdleTimeouts["WatchingKey"]) -> None:
+        self.timeouts = timeouts
+        self.hashed = 0
+
+    def __hash__(self) -> int:
+        self.hashed += 1
+        if self.hashed == 2:
+            self.timeouts.watch(self, 20, print)
+        return 7
+
+
+def test_a_key_whose_code_watches_it_meanwhile_is_refused_and_stays_watched(timers: ManualTimers) -> None:
+    timeouts: IdleTimeouts[WatchingKey] = IdleTimeouts(timers)
+    key = WatchingKey(timeouts)
+    with pytest.raises(DuplicateKey):
+        timeouts.watch(key, 30, print)
+    assert (key in timeouts, timeouts.touch(key), len(timeouts), len(timers)) == (True, True, 1, 1)
 
 
 def test_a_timeout_of_zero_is_told_at_once(timers: ManualTimers, timeouts: IdleTimeouts[str]) -> None:

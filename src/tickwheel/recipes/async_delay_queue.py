@@ -101,7 +101,7 @@ class AsyncDelayQueue(asyncio.Queue[T]):
     # -- hooks that asyncio.Queue calls; the others work on DelayedItems as on a deque
 
     def _init(self, maxsize: int) -> None:  # noqa: ARG002 - as asyncio.Queue
-        self._queue: DelayedItems[T] = DelayedItems()
+        self._queue: DelayedItems[T] = DelayedItems(self._tick)
 
     def _put(self, item: Any) -> None:
         self._queue.append(item, self._tick())

@@ -13,14 +13,18 @@ millisecond, those with a delay come first, and otherwise those that were put fi
 """
 
 import queue
-from math import ceil
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from math import ceil, inf
 from operator import attrgetter
-from threading import TIMEOUT_MAX, Condition
-from typing import Any, Final, NoReturn, TypeVar
+from threading import TIMEOUT_MAX, Condition, Lock
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from tickwheel.clock import Clock, SystemClock, monotonic_reader
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import NotCopyable
+from tickwheel.errors import InvalidBlock, NotCopyable
 from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, Delayed, DelayedItems
 
 __all__ = ["DelayQueue"]
@@ -30,14 +34,57 @@ T = TypeVar("T")
 SYSTEM_CLOCK: Final = SystemClock()
 
 
-class UninterruptedCondition(Condition):
-    """A condition whose `with` enters and leaves its lock itself.
+class Wait(NamedTuple):
+    """What an attempt returns that is to be made again: after so many seconds, or only when it is notified."""
 
-    The methods of `Condition` are Python code: what a signal handler raises there would leave the lock taken for good.
+    seconds: float | None
+
+    @classmethod
+    def for_ns(cls, wait_ns: float) -> "Wait":
+        """Wait for so many nanoseconds, a day at most; without an end if they are infinite."""
+        return cls(None if wait_ns == inf else min(wait_ns, WAIT_NS_MAX) / 1e9)
+
+
+class Waiters(Condition):
+    """The threads that wait for a change of the queue, outside its lock.
+
+    `Condition` takes the lock and leaves it in Python code: what a signal handler raises there would leave the lock
+    taken for good, or free it while another thread has it. Here only `with` does that, by the methods of the lock
+    itself, which nothing can interrupt.
     """
+
+    _lock: Lock
+    _waiters: deque[Lock]  # `notify` frees the first
 
     __enter__ = property(attrgetter("_lock.__enter__"))  # called by `with` like a method
     __exit__ = property(attrgetter("_lock.__exit__"))
+
+    def repeat(self, attempt: Callable[[], T | Wait]) -> T:
+        """Make an attempt under the lock until it returns something else than `Wait`."""
+        waiter: Lock | None = None
+        try:
+            while True:
+                with self._lock:
+                    if waiter is not None:
+                        self._leave(waiter)
+                    outcome = attempt()
+                    if not isinstance(outcome, Wait):
+                        return outcome
+                    if waiter is None:
+                        waiter = Lock()
+                    waiter.acquire(blocking=False)  # taken until it is notified
+                    self._waiters.append(waiter)
+                waiter.acquire(timeout=-1 if outcome.seconds is None else outcome.seconds)
+        except BaseException:
+            if waiter is not None:
+                with self._lock:
+                    self._leave(waiter)
+                    self.notify()  # this may be the thread that was notified: another has to look instead
+            raise
+
+    def _leave(self, waiter: Lock) -> None:
+        with suppress(ValueError):  # it is removed when it is notified
+            self._waiters.remove(waiter)
 
 
 class DelayQueue(queue.Queue[T]):
@@ -52,13 +99,17 @@ class DelayQueue(queue.Queue[T]):
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._origin_ns = monotonic_reader(self._clock)()
         super().__init__(maxsize)
-        self.not_empty = UninterruptedCondition(self.mutex)
-        self.not_full = UninterruptedCondition(self.mutex)
-        self.all_tasks_done = UninterruptedCondition(self.mutex)
+        self.not_empty: Waiters = Waiters(self.mutex)
+        self.not_full: Waiters = Waiters(self.mutex)
+        self.all_tasks_done: Waiters = Waiters(self.mutex)
 
     def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: Duration = 0.0) -> None:  # noqa: FBT001, FBT002 - as queue.Queue
         """Put an item in, to come out after a delay; wait for a free place as `queue.Queue.put` does."""
-        super().put(self._with_delay(item, to_ns(delay)), block, timeout)
+        if block not in (True, False, None):
+            raise InvalidBlock(block)
+        entry = self._with_delay(item, to_ns(delay))
+        end_ns = find_end_ns(block, timeout) if self.maxsize > 0 else inf
+        self.not_full.repeat(partial(self._try_put, entry, end_ns))
 
     def put_nowait(self, item: T, *, delay: Duration = 0.0) -> None:
         """Put an item in if there is a free place now."""
@@ -66,29 +117,11 @@ class DelayQueue(queue.Queue[T]):
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:  # noqa: FBT001, FBT002 - as queue.Queue
         """Take the first item that is due, waiting for one as `queue.Queue.get` does."""
-        end_ns = None
-        if block and timeout is not None:
-            if timeout < 0:
-                raise ValueError("'timeout' must be a non-negative number")
-            end_ns = SYSTEM_CLOCK.monotonic_ns() + ceil(min(timeout, TIMEOUT_MAX) * 1e9)
-        with self.not_empty:
-            try:
-                while not (due := self.queue.poll(self._tick())):
-                    if due is None:
-                        self.not_empty.wait(0)  # gives way to other threads between two steps
-                    elif self.is_shutdown and not self._qsize():
-                        raise queue.ShutDown  # type: ignore[attr-defined] # Python 3.13
-                    elif not block:
-                        raise queue.Empty
-                    else:
-                        self.not_empty.wait(self._wait_seconds(end_ns))
-                item: T = self._get()
-                self.not_full.notify()
-                return item
-            finally:
-                # This may be the thread that was notified of the remaining items, or of the end: notify the next.
-                if self._qsize() or self.is_shutdown:
-                    self.not_empty.notify()
+        return self.not_empty.repeat(partial(self._try_get, find_end_ns(block, timeout)))
+
+    def join(self) -> None:
+        """Wait until `task_done` was called for every item, as `queue.Queue.join` does."""
+        self.all_tasks_done.repeat(self._try_join)
 
     def due(self) -> int:
         """Count the items that could be taken now; `qsize` counts the others too."""
@@ -112,10 +145,50 @@ class DelayQueue(queue.Queue[T]):
     # -- hooks that queue.Queue calls under its lock; the others work on DelayedItems as on a deque
 
     def _init(self, maxsize: int) -> None:  # noqa: ARG002 - as queue.Queue
-        self.queue: DelayedItems[T] = DelayedItems()
+        self.queue: DelayedItems[T] = DelayedItems(self._tick)
 
     def _put(self, item: Any) -> None:
         self.queue.append(item, self._tick())
+
+    # -- attempts, made under the lock. What interrupts one finds the waiting threads notified before it changes
+    # anything: none of them wakes before the lock is free, and one that wakes for nothing waits again.
+
+    def _try_put(self, entry: Any, end_ns: float) -> Wait | None:
+        if self.is_shutdown:
+            raise queue.ShutDown  # type: ignore[attr-defined] # Python 3.13
+        held = self._qsize()
+        if 0 < self.maxsize <= held:
+            left_ns = end_ns - SYSTEM_CLOCK.monotonic_ns()
+            if left_ns <= 0:
+                raise queue.Full
+            return Wait.for_ns(left_ns)
+        self.not_empty.notify()
+        self.unfinished_tasks += 1
+        try:
+            self._put(entry)
+        except BaseException:
+            self.unfinished_tasks += self._qsize() - held - 1  # it counts if it is in
+            raise
+        return None
+
+    def _try_get(self, end_ns: float) -> T | Wait:
+        due = self.queue.poll(self._tick())
+        if due is None:
+            return Wait(0)  # gives way to other threads between two steps
+        ended = self.is_shutdown and not self._qsize()
+        if not due and not ended and (left_ns := end_ns - SYSTEM_CLOCK.monotonic_ns()) > 0:
+            return Wait.for_ns(min(left_ns, self._count_ns_to_next()))
+        # This may be the thread that was notified of the remaining items, or of the end: notify the next.
+        if self._qsize() > due or self.is_shutdown:
+            self.not_empty.notify()
+        if due:
+            self.not_full.notify()
+            item: T = self._get()
+            return item
+        raise queue.ShutDown if ended else queue.Empty  # type: ignore[attr-defined] # Python 3.13
+
+    def _try_join(self) -> Wait | None:
+        return Wait(None) if self.unfinished_tasks else None
 
     # -- time
 
@@ -128,14 +201,20 @@ class DelayQueue(queue.Queue[T]):
             return item
         return Delayed(-(-(self._clock.monotonic_ns() - self._origin_ns + delay_ns) // TICK_NS), item)
 
-    def _wait_seconds(self, end_ns: int | None) -> float | None:
-        """Return how long to wait for the next item, until `end_ns` at most; None for as long as it takes."""
-        waits_ns = []
-        if end_ns is not None:
-            waits_ns.append(end_ns - SYSTEM_CLOCK.monotonic_ns())
-            if waits_ns[0] <= 0:
-                raise queue.Empty
+    def _count_ns_to_next(self) -> float:
+        """Count the nanoseconds until the next item is due; infinite without one."""
         next_tick = self.queue.wheel.next_due()
-        if next_tick is not None:
-            waits_ns.append(max(self._origin_ns + next_tick * TICK_NS - self._clock.monotonic_ns(), 0))
-        return min(*waits_ns, WAIT_NS_MAX) / 1e9 if waits_ns else None
+        if next_tick is None:
+            return inf
+        return max(self._origin_ns + next_tick * TICK_NS - self._clock.monotonic_ns(), 0)
+
+
+def find_end_ns(block: bool, timeout: float | None) -> float:  # noqa: FBT001 - as queue.Queue
+    """Return when a wait that begins now is over, by the system clock: never, or before now if it may not wait."""
+    if not block:
+        return -inf
+    if timeout is None:
+        return inf
+    if timeout < 0:
+        raise ValueError("'timeout' must be a non-negative number")
+    return SYSTEM_CLOCK.monotonic_ns() + ceil(min(timeout, TIMEOUT_MAX) * 1e9)

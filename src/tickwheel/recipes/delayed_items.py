@@ -1,4 +1,4 @@
-"""The items of a delay queue, in the order they come out. No lock, no clock, no waiting.
+"""The items of a delay queue, in the order they come out. No waiting.
 
     expired    timers from the wheel          (12, a) (15, d)
     batch      timers that came after them    (16, e)
@@ -14,9 +14,11 @@ moved by assignments alone, unless `_version` tells that something has changed m
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
+from threading import RLock
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from weakref import WeakMethod
 
 from tickwheel.wheels import BINARY, TICK_MAX, HierarchicalWheel, Timer
 
@@ -42,9 +44,15 @@ class Delayed(NamedTuple):
 
 
 class DelayedItems(Generic[T]):
-    """Items in due order, behind the methods of `deque` that the standard queues use. The caller provides the lock."""
+    """Items in due order, behind the methods of `deque` that the standard queues use.
 
-    def __init__(self) -> None:
+    The caller provides the lock. Users look at the items of a queue without it or with it: what they would see halfway
+    is done under another one.
+    """
+
+    def __init__(self, current_tick: Callable[[], int]) -> None:
+        self._current_tick = WeakMethod(current_tick)  # weak: the queue is freed when it is dropped, as others are
+        self._lock = RLock()  # a destructor may use the queue in the middle of a method
         self.wheel = HierarchicalWheel(BINARY)
         self._expired: deque[Timer] = deque()
         self._batch: list[Timer] = []
@@ -55,14 +63,28 @@ class DelayedItems(Generic[T]):
         return len(self.wheel) + self.ready()
 
     def __iter__(self) -> Iterator[T]:
-        """Iterate over the items in the lanes, in order."""
-        return iter(self._merge([*self._expired, *self._batch]))
+        """Iterate over the items that are due now, in order."""
+        return iter(self._list_due())
+
+    def __getitem__(self, index: int) -> T:
+        """Return one of the items that are due now."""
+        return self._list_due()[index]
+
+    def _list_due(self) -> list[T]:
+        """List the items that are due now, without taking them off the wheel: who iterates need not expect changes."""
+        current_tick = self._current_tick()
+        with self._lock:
+            tick = self.wheel.now if current_tick is None else current_tick()
+            next_tick = self.wheel.next_due()
+            delayed = [] if next_tick is None or next_tick > tick else self.wheel.list_by_due()  # sorts all of them
+            return self._merge([*self._expired, *self._batch, *(timer for timer in delayed if timer.due <= tick)])
 
     def append(self, item: T | Delayed, tick: int) -> None:
         """Add an item at a tick."""
         if isinstance(item, Delayed) and item.due_tick > tick:
             self._version += 1
-            self.wheel.start(item.due_tick - self.wheel.now, item.item)
+            with self._lock:
+                self.wheel.start(item.due_tick - self.wheel.now, item.item)
             return
         entry = (tick, cast("T", item.item if isinstance(item, Delayed) else item))
         self._version += 1
@@ -74,7 +96,8 @@ class DelayedItems(Generic[T]):
             pass
         self._version += 1
         if self._expired and not (self._undelayed and self._undelayed[0][0] < self._expired[0].due):
-            return cast("T", self._expired.popleft().take())
+            with self._lock:
+                return cast("T", self._expired.popleft().take())
         return self._undelayed.popleft()[1]
 
     def _refill(self) -> None:
@@ -83,9 +106,10 @@ class DelayedItems(Generic[T]):
             version = self._version
             batch: list[Timer] = []
             expired = deque(self._batch)
-            if self._version == version:
-                self._version += 1
-                self._expired, self._batch = expired, batch
+            with self._lock:
+                if self._version == version:
+                    self._version += 1
+                    self._expired, self._batch = expired, batch
 
     def poll(self, tick: int) -> bool | None:
         """Tell whether the first item is due at a tick, in a bounded step; None if it takes another step."""
@@ -104,7 +128,8 @@ class DelayedItems(Generic[T]):
             return True
         held = len(self._batch)
         self._version += 1
-        self.wheel.advance_into(self._batch, tick, BATCH_ITEMS)
+        with self._lock:
+            self.wheel.advance_into(self._batch, tick, BATCH_ITEMS)
         return self.wheel.now >= tick and len(self._batch) - held < BATCH_ITEMS
 
     def ready(self) -> int:
@@ -121,15 +146,19 @@ class DelayedItems(Generic[T]):
         """Remove all items and return them in due order; nothing is removed if that is interrupted."""
         while True:
             version = self._version
-            empty: DelayedItems[T] = DelayedItems()
+            wheel = HierarchicalWheel(BINARY)
+            expired: deque[Timer] = deque()
+            batch: list[Timer] = []
+            undelayed: deque[tuple[int, T]] = deque()
             left = (self.wheel, self._expired, self._batch, self._undelayed)  # dropped at the end: that runs code
-            items = self._merge([*self._expired, *self._batch, *self.wheel.list_by_due()])
-            if self._version == version:
-                self._version += 1
-                self.wheel, self._expired = empty.wheel, empty._expired
-                self._batch, self._undelayed = empty._batch, empty._undelayed
-                del left
-                return items
+            with self._lock:
+                items = self._merge([*self._expired, *self._batch, *self.wheel.list_by_due()])
+                if self._version == version:
+                    self._version += 1
+                    self.wheel, self._expired, self._batch, self._undelayed = wheel, expired, batch, undelayed
+                    break
+        del left
+        return items
 
     def clear(self) -> None:
         """Remove all items."""

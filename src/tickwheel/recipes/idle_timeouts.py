@@ -106,13 +106,17 @@ class IdleTimeouts(IdleTouches, Generic[K]):
         with self._lock:
             if self._registry.stopped:
                 raise TimersStopped
-            if self._watches.setdefault(key, watch) is not watch:
+            if key in self._watches:
                 raise DuplicateKey(key, watched=True)
             try:
-                self._touches[key] = watch.touch
-                self._start(watch)
+                self._start(watch)  # first: whatever is watched has a timer, and one that is not watched ends itself
+                self._register(watch)
             except BaseException:
-                self._drop(watch)
+                if self._watches.get(key) is watch:
+                    self._drop(watch)
+                if watch.handle is not None:
+                    watch.handle.cancel()
+                    watch.handle.release()
                 raise
 
     def _start(self, watch: Watch) -> None:
@@ -121,12 +125,12 @@ class IdleTimeouts(IdleTouches, Generic[K]):
         details = Details(None, None, -1, True)  # noqa: FBT003 - a native call: for ever, each after the run before
         handle = TimerHandle(self._registry, self._look, (watch, self._shared_pending()), interval_ns, details)
         watch.handle = handle
-        try:
-            self._registry.enter(handle, self._time.now_ns() + interval_ns, False)  # noqa: FBT003 - as above
-        except BaseException:
-            handle.cancel()  # an interrupt may come when it has started
-            handle.release()
-            raise
+        self._registry.enter(handle, self._time.now_ns() + interval_ns, False)  # noqa: FBT003 - as above
+
+    def _register(self, watch: Watch) -> None:
+        if self._watches.setdefault(watch.key, watch) is not watch:  # the code of the key has watched it meanwhile
+            raise DuplicateKey(watch.key, watched=True)
+        self._touches[watch.key] = watch.touch
 
     def forget(self, key: K) -> bool:
         """Watch a key no longer; False if it was not watched."""
