@@ -22,7 +22,7 @@ from tickwheel.errors import InvalidOption, NoRunningLoop
 from tickwheel.timers.event_loop import EventLoop
 from tickwheel.timers.handle import PendingTimer, TimerHandle
 from tickwheel.timers.loop_timers import counts_milliseconds, reads_system_clock
-from tickwheel.timers.registry import TimerRegistry
+from tickwheel.timers.registry import Left, TimerRegistry
 from tickwheel.timers.timers import AbstractTimers, Named, Options, is_unbegun
 from tickwheel.wheels import TICK_MAX
 
@@ -210,9 +210,9 @@ class AsyncTimers(AbstractTimers):
                 raise  # not raised by the callback, but thrown in from outside: the loop was closed
             self._report(handle, named, error)
 
-    def _after_fork(self) -> None:
-        super()._after_fork()
-        self._unbegun.clear()
+    def _begin_anew(self) -> Left:
+        self._unbegun.clear()  # drops nothing: the tasks have it too
+        return super()._begin_anew()
 
     def _contains(self, error: BaseException) -> bool:
         """Contain what an event loop contains."""

@@ -54,13 +54,16 @@ from tickwheel.wheels.geometry import Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
 from tickwheel.wheels.timer import FIRED, NOWHERE, STOPPED, TICK_MAX, Slot, Timer
 
-__all__ = ["TimerRegistry"]
+__all__ = ["Left", "TimerRegistry"]
 
 # How many due timers are taken from the wheel at once. Large enough that the lock is not what costs, small
 # enough that others get it after a millisecond even when a machine wakes up to a million overdue timers.
 BATCH_MAX: Final = 1000
 
 Callback = Callable[..., object]
+
+# Handles that are over and still to be released, and what held their keys: to drop either may run any code.
+Left = tuple[list[TimerHandle], object]
 
 # How a driver calls back; True if the run continues, and the driver will end it.
 Call = Callable[[TimerHandle, Callback, tuple[Any, ...]], bool]
@@ -94,17 +97,19 @@ class TimerRegistry(TimerOwner):
         """Take a new lock: in a forked child, the old one may never be released."""
         self.lock: Any = RLock()
 
-    def forget_all(self) -> None:
-        """Cancel everything, as after a fork."""
-        self.by_key.clear()
-        self.by_group.clear()
-        old, self.wheel = self.wheel, HierarchicalWheel(self.wheel.geometry, self.wheel.now)
-        for ring in (self.due_ring, self.held_ring, self.running_ring):
-            ring.dissolve()
-        self.due_ring = Slot(NOWHERE)
-        self.held_ring = Slot(NOWHERE)
-        self.running_ring = Slot(NOWHERE)
-        old.close()
+    def leave_all(self) -> Left:
+        """Begin anew with nothing, as after a fork, and return what was there: it is over."""
+        handles: list[Any] = []
+        wheel = self.wheel
+        if self.stopped or wheel._closed:
+            return handles, None
+        for ring in [self.due_ring, self.held_ring, self.running_ring, wheel._ready, *wheel._slots()]:
+            take_all(ring, handles)
+        keys = (self.by_key, self.by_group)
+        self.wheel = HierarchicalWheel(wheel.geometry, wheel.now)
+        self.by_key = {}
+        self.by_group = {}
+        return handles, keys
 
     # -- starting
 

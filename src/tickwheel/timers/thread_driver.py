@@ -13,7 +13,6 @@ while nothing is pending it does not wake at all.
 
 import atexit
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterable
@@ -26,7 +25,9 @@ from weakref import WeakSet
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import DURATION_NS_MAX
 from tickwheel.errors import InvalidExecutor, TimersStopped
+from tickwheel.timers.forks import after_fork_in_child
 from tickwheel.timers.handle import PendingTimer, TimerHandle
+from tickwheel.timers.registry import Left
 from tickwheel.timers.timers import AbstractTimers, Options, tell
 from tickwheel.wheels import TICK_MAX
 
@@ -256,18 +257,18 @@ class Timers(AbstractTimers):
 
     # -- a forked child has the timers but not the thread
 
-    def _after_fork(self) -> None:
+    def _begin_anew(self) -> Left:
         """Begin anew in a forked child, with a new thread when one is needed.
 
         The thread itself, if a callback forked, goes on in the child: when the callback returns, it ends.
         """
-        super()._after_fork()
         self._forked = True
         self._submitted.clear()
         self._refused.clear()
         self._registry.awaited = TICK_MAX
         self._bell = Bell()
         self._thread = None
+        return super()._begin_anew()
 
 
 def exiting() -> bool:
@@ -317,4 +318,4 @@ def _renew_default_lock() -> None:
 
 
 atexit.register(_end_threads)
-os.register_at_fork(after_in_child=_renew_default_lock)
+after_fork_in_child(_renew_default_lock)

@@ -8,11 +8,11 @@ batches of bounded size, and run it outside.
 # ruff: noqa: D102 - methods whose types are given here have their docstrings in TimersCore
 
 import logging
-import os
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Hashable
 from contextlib import suppress
+from functools import partial
 from inspect import CORO_CREATED, GEN_CREATED, getcoroutinestate, getgeneratorstate, isawaitable, signature
 from random import Random
 from types import CoroutineType, GeneratorType
@@ -30,8 +30,9 @@ from tickwheel.errors import (
     UnknownOption,
     shown,
 )
+from tickwheel.timers.forks import after_fork_in_child
 from tickwheel.timers.handle import Details, PendingTimer, TimerHandle, describe
-from tickwheel.timers.registry import TimerRegistry
+from tickwheel.timers.registry import Left, TimerRegistry
 from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.timers.timers_core import TimersCore, check_replace
 from tickwheel.wheels import BINARY, Geometry, Stats
@@ -270,10 +271,9 @@ class AbstractTimers(TimersCore, ABC):
         """Stop for good and hand back what was pending, by due time; no callback begins after this."""
         return self._registry.close()
 
-    def _after_fork(self) -> None:
-        """Begin anew in a forked child: the parent's timers are the parent's to run, and a thread may hold the lock."""
-        self._registry.renew_lock()
-        self._registry.forget_all()
+    def _begin_anew(self) -> Left:
+        """Begin anew in a forked child, and return what was there: the parent's timers are the parent's to run."""
+        return self._registry.leave_all()
 
     def __reduce__(self) -> NoReturn:
         # What copy and pickle call: a copy would share the wheel, and stop it when it is dropped.
@@ -296,12 +296,23 @@ class AbstractTimers(TimersCore, ABC):
 _instances: "WeakSet[AbstractTimers]" = WeakSet()
 
 
-def _after_fork() -> None:
+def _renew_locks() -> None:
     for timers in list(_instances):
-        timers._after_fork()
+        timers._registry.renew_lock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _begin_anew() -> Callable[[], None]:
+    return partial(_let_go, [timers._begin_anew() for timers in list(_instances)])
+
+
+def _let_go(left: list[Left]) -> None:
+    for handles, _ in left:
+        for handle in handles:
+            handle.release()
+    left.clear()
+
+
+after_fork_in_child(_renew_locks, _begin_anew)
 
 
 def check_options(kind: type[AbstractTimers], clock: object, options: Options) -> None:
