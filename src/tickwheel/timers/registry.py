@@ -580,9 +580,9 @@ class TimerRegistry(TimerOwner):
                     running._deadline_ns = next_deadline_ns(running, running._details, now_ns)
                 waiting += 1
             self.wheel.close()
-            self.due_ring.dissolve()
-            self.held_ring.dissolve()
-            self.running_ring.dissolve()
+            self.due_ring.dissolve(STOPPED)
+            self.held_ring.dissolve(STOPPED)
+            self.running_ring.dissolve(STOPPED)
             self.by_key.clear()
             self.by_group.clear()
         handles.sort(key=_deadline)
