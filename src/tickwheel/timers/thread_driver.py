@@ -95,18 +95,29 @@ class Timers(AbstractTimers):
             if self._registry.stopped or _exited:
                 raise TimersStopped
             if not self.running:
-                thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
-                left_behind, self._bell = self._bell, Bell()
-                self._thread = thread  # first: a thread that is not this one does not turn the wheel
-                # An interrupt makes Python take a thread for dead that lives: it sees now that it is not this one.
-                left_behind.ring()
                 try:
-                    thread.start()
-                except BaseException:  # it cannot be started, or a signal came: the next timer tries again
-                    self._thread = None
+                    self._replace_thread()
+                except BaseException:  # it cannot be started, or a signal came: what is pending needs one all the same
+                    with suppress(Exception):
+                        self._replace_thread()
                     raise
-                self._registry.awaited = 0
         return self
+
+    def _replace_thread(self) -> None:
+        thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
+        left_behind, bell = self._bell, Bell()
+        self._registry.awaited = TICK_MAX  # whatever interrupts this, the next timer tries again
+        try:
+            self._bell = bell
+            self._thread = thread  # first: a thread that is not this one does not turn the wheel
+            # An interrupt makes Python take a thread for dead that lives: it sees now that it is not this one.
+            left_behind.ring()
+            thread.start()
+        except BaseException:  # a signal handler may have started another
+            self._registry.awaited = TICK_MAX
+            self._thread = None
+            raise
+        self._registry.awaited = 0
 
     @property
     def running(self) -> bool:
@@ -155,9 +166,10 @@ class Timers(AbstractTimers):
                 except BaseException:  # noqa: BLE001, S112 - raised into this thread while it recovered
                     continue
         finally:  # whatever ended it, the next timer starts another thread
-            if self._turning:
-                self._thread = None
-                self._registry.awaited = TICK_MAX
+            with self._registry.lock:
+                if self._turning:
+                    self._registry.awaited = TICK_MAX
+                    self._thread = None
 
     @property
     def _turning(self) -> bool:
@@ -203,8 +215,9 @@ class Timers(AbstractTimers):
             if wait_ns != 0:
                 bell.wait(None if wait_ns is None else min(wait_ns / 1e9, WAIT_SECONDS_MAX))
         finally:
-            if self._turning:
-                registry.awaited = 0
+            with registry.lock:  # under which another thread takes the place of this one, and says when it sleeps
+                if self._turning:
+                    registry.awaited = 0
 
     def _wake(self) -> None:
         with self._registry.lock:
