@@ -405,6 +405,32 @@ def test_a_year_of_a_million_runs_takes_no_time(recorder: Recorder) -> None:
     assert handle.count == 365 * 24
 
 
+def test_a_callback_that_moves_the_clock_beyond_an_advance_holds_up_no_timer_of_it(
+    recorder: Recorder,
+) -> None:
+    recorder.timers.after(0.5, recorder.clock.advance, 10)
+    recorder.timers.after(0.8, recorder.note, "within the advance")
+    recorder.timers.advance(1)
+    assert recorder.ran == [("within the advance", 10.5)]
+    assert recorder.clock.monotonic() == 10.5
+
+
+def test_callbacks_that_take_longer_than_their_interval_do_not_keep_an_advance_from_ending(recorder: Recorder) -> None:
+    handle = recorder.timers.every(1, recorder.clock.advance, 2)
+    recorder.timers.advance(10)
+    assert handle.count == 6  # at 1, 3, 5, 7 and 9 s, and at 11 s for what was due at 10 s
+    assert recorder.clock.monotonic() == 13
+
+
+@pytest.mark.parametrize("speed", [0.5, 3])
+def test_at_any_speed_what_was_due_within_an_advance_runs(recorder: Recorder, speed: float) -> None:
+    recorder.timers.speed = speed
+    recorder.timers.after(0.5 * speed, recorder.clock.advance, 10)
+    recorder.timers.after(1 * speed, recorder.note, "at its end")
+    recorder.timers.advance(1)
+    assert [what for what, _ in recorder.ran] == ["at its end"]
+
+
 def test_advance_to_next_jumps_over_emptiness(recorder: Recorder) -> None:
     recorder.timers.after("30d", recorder.note, "order cancelled")
     assert recorder.timers.advance_to_next()

@@ -364,18 +364,22 @@ class TimerRegistry(TimerOwner):
     # -- for the drivers
 
     def wait_ns(self) -> int | None:
-        """Return how long the clock goes on before there is something to do; None if there is nothing."""
+        """Return how long the clock goes on before there is something to do; None if there is nothing.
+
+        Negative if that moment has passed.
+        """
         due = self.wheel.next_due()
         return None if due is None else self.time.wait_ns(due * self._tick_ns)
 
     def prepare_sleep(self) -> int | None:
-        """Announce until when the driver sleeps, so that an earlier timer wakes it, and return `wait_ns`.
+        """Announce until when the driver sleeps, so that an earlier timer wakes it, and return `wait_ns`, at least 0.
 
         In this order: a timer started between the two would wake nobody otherwise.
         """
         due = self.wheel.next_due()
         self.awaited = TICK_MAX if due is None else due
-        return None if due is None else self.time.wait_ns(due * self._tick_ns)
+        wait_ns = None if due is None else self.time.wait_ns(due * self._tick_ns)
+        return None if wait_ns is None else max(wait_ns, 0)
 
     def collect(self) -> list[TimerHandle]:
         """Move what is due now from the wheel to the due ring, and return it: up to a batch, in bounded time.
