@@ -1069,3 +1069,49 @@ def test_a_thread_that_was_left_behind_does_not_speak_for_the_one_in_its_place(m
     timers.after(0.01, gate.step)
     gate.wait()
     timers.stop()
+
+
+@pytest.mark.parametrize("kind", ["Timers", "AsyncTimers", "ManualTimers"])
+def test_what_an_interrupted_stop_found_is_handed_back_by_the_next(kind: str) -> None:
+    script = f"""
+        import asyncio, sys
+        from tickwheel import AsyncTimers, ManualTimers, Timers
+
+        def interrupt(frame, event, called):
+            # When the registry's close() returns: compiled to the caller, interpreted in its own frame.
+            name = called.__name__ if event == "c_return" else frame.f_code.co_qualname if event == "return" else ""
+            if name in ("close", "TimerRegistry.close"):
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        async def main():
+            timers = {kind}()
+            timers.after(60, print, "important", key="k")
+            sys.setprofile(interrupt)
+            try:
+                timers.stop()
+            except KeyboardInterrupt:
+                print([left.key for left in timers.stop()], timers.stop())
+
+        asyncio.run(main())
+    """
+    assert output_of(run(script)) == "['k'] []\n"
+
+
+def test_what_a_stop_found_that_was_interrupted_while_it_waited_is_handed_back_by_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def be_interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    hold, timers = Hold(), Timers(slow=3600)
+    timers.after(0, hold)
+    timers.after(60, print, key="k")
+    hold.begun.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", be_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            timers.stop()
+    hold.end.set()
+    assert [left.key for left in timers.stop()] == ["k"]
+    assert timers.stop() == []

@@ -89,9 +89,7 @@ class AsyncTimers(AbstractTimers):
         Tasks that run go on. A coroutine function that was called, and whose body has not begun, does not begin: its
         timer is handed back.
         """
-        left = self._registry.close()
-        self._disarm()
-        return left
+        return super().stop()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -126,6 +124,9 @@ class AsyncTimers(AbstractTimers):
         before = self._call
         self._call, self._dropped = weakly(call), ref(alarm, partial(_restore_call, self._registry, ref(self)))
         cancel(before)
+
+    def _end_driver(self) -> None:
+        self._disarm()
 
     def _disarm(self) -> None:
         before = self._call

@@ -83,6 +83,7 @@ class TimerRegistry(TimerOwner):
         self._tick_ns = geometry.tick_ns
         self._pending_max = pending_max
         self.stopped = False
+        self.left: list[PendingTimer] = []  # what `close` found and an interrupt kept from being handed back
         self.caught_up = True  # whether the last `collect` reached the present moment
         self.awaited: i64 = 0  # the tick the driver sleeps until; 0 while it is awake, or has none
         self.by_key: dict[Hashable, KeyHolder] = {}
@@ -561,13 +562,18 @@ class TimerRegistry(TimerOwner):
         if driver is not None:
             driver._report(handle, named, error, "timer %s ends: its next run is out of range")
 
-    def close(self) -> list[PendingTimer]:
-        """Stop for good and hand back what was due, would have come again, or was pending: by due time."""
+    def close(self, left: list[PendingTimer]) -> None:
+        """Stop for good and hand back what was due, would have come again, or was pending: by due time.
+
+        Into a list that the caller made, which has it also if an interrupt comes when this returns.
+        """
         handles: list[Any] = []  # first, as in `collect`: what a destructor cancels is not handed back
         now_ns = self.time.now_ns()
         with self.lock:
             if self.stopped:
-                return []
+                left.extend(self.left)
+                self.left.clear()
+                return
             self.stopped = True
             take_all(self.due_ring, handles)
             take_all(self.held_ring, handles)
@@ -590,12 +596,10 @@ class TimerRegistry(TimerOwner):
             self.by_key.clear()
             self.by_group.clear()
         handles.sort(key=_deadline)
-        left: list[PendingTimer] = []
         for handle in handles:
             due_in = max(handle._deadline_ns - now_ns, 0) / 1e9
             left.append(pending_timer(handle, due_in))
             handle.release()
-        return left
 
 
 def check_hashable(what: str, given: object) -> None:

@@ -131,10 +131,11 @@ class Timers(AbstractTimers):
         One that has begun is not handed back and finishes: on the thread before this returns, unless it takes more than
         5 seconds from here, in the executor perhaps after, for the executor to wait for.
         """
-        left = self._registry.close()
+        return super().stop()
+
+    def _end_driver(self) -> None:
         self._end_thread()
         self._join_thread(STOP_SECONDS_MAX)
-        return left
 
     def _end_thread(self) -> None:
         """Have the thread see that it is to stop."""

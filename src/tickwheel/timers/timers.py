@@ -268,8 +268,21 @@ class AbstractTimers(TimersCore, ABC):
         return isinstance(error, Exception)
 
     def stop(self) -> list[PendingTimer]:
-        """Stop for good and hand back what was pending, by due time; no callback begins after this."""
-        return self._registry.close()
+        """Stop for good and hand back what was pending, by due time; no callback begins after this.
+
+        If a signal handler raises meanwhile, the next call hands it back.
+        """
+        left: list[PendingTimer] = []
+        try:
+            self._registry.close(left)
+            self._end_driver()
+        except BaseException:
+            self._registry.left.extend(left)
+            raise
+        return left
+
+    def _end_driver(self) -> None:
+        """Have the driver see that there is nothing left for it to do. A program that turns the wheel itself knows."""
 
     def _begin_anew(self) -> Left:
         """Begin anew in a forked child, and return what was there: the parent's timers are the parent's to run."""
@@ -282,7 +295,7 @@ class AbstractTimers(TimersCore, ABC):
     def __del__(self) -> None:
         # What is pending holds the registry, out of the garbage collector's sight.
         if hasattr(self, "_registry"):  # not if the constructor raised
-            self._registry.close()
+            self._registry.close([])
 
     def __enter__(self) -> Self:
         if self._registry.stopped:
