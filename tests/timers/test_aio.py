@@ -508,7 +508,7 @@ def test_a_task_that_cannot_be_cancelled_ends_no_loop(loop: Any) -> None:
     run(loop, main())
 
 
-@pytest.mark.parametrize("number", [Fraction(-1), Decimal(-1), np.int64(-1), np.float32(-1)])
+@pytest.mark.parametrize("number", [Fraction(-1), Decimal(-1), np.int64(-1), np.float32(-1), np.int8(-128)])
 def test_a_negative_number_of_any_kind_is_a_time_that_has_passed(loop: Any, number: Any) -> None:
     async def main() -> None:
         await aio.sleep(number)

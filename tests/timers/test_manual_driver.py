@@ -28,6 +28,7 @@ from tickwheel.errors import (
     DelayOutOfRange,
     DuplicateKey,
     ForeignTimer,
+    InvalidClock,
     InvalidDuration,
     InvalidOption,
     InvalidSchedule,
@@ -172,6 +173,8 @@ def test_an_impossible_repetition_is_refused(recorder: Recorder, bad: dict[str, 
         recorder.timers.every(1, print, **bad)
     with pytest.raises(InvalidSchedule, match="would never let anything else run"):
         recorder.timers.every(0, print)
+    with pytest.raises(InvalidSchedule, match=r"an interval of '0[0 ]*\.\.\. would"):
+        recorder.timers.every("0" * 150 + "s", print)
     assert len(recorder.timers) == 0
 
 
@@ -243,7 +246,7 @@ def test_touched_when_it_is_due_a_timer_runs_once_at_the_new_deadline(recorder: 
 
 def test_a_key_is_unique_unless_it_is_to_replace(recorder: Recorder) -> None:
     first = recorder.timers.after(1, recorder.note, "first", key="k")
-    with pytest.raises(DuplicateKey):
+    with pytest.raises(DuplicateKey, match="key 'k' is pending; cancel or touch it, pass replace=True"):
         recorder.timers.after(2, recorder.note, "second", key="k")
     third = recorder.timers.after(3, recorder.note, "third", key="k", replace=True)
     assert first.cancelled
@@ -1211,6 +1214,30 @@ def test_what_cannot_be_hashed_is_refused_by_name(recorder: Recorder, name: str)
         with pytest.raises(Unhashable, match=rf"{name} must be hashable, .* not \['a'\]"):
             start(1, recorder.note, "x", **{name: ["a"]})
     assert len(recorder.timers) == 0
+
+
+def test_what_cannot_be_hashed_is_no_key_or_group_to_any_verb(recorder: Recorder) -> None:
+    nothing: Any = []
+    for verb in (recorder.timers.cancel, recorder.timers.touch, recorder.timers.get):
+        with pytest.raises(Unhashable, match=r"key must be hashable, .* not \[\]"):
+            verb(nothing)
+    with pytest.raises(Unhashable, match=r"group must be hashable, .* not \[\]"):
+        recorder.timers.cancel_group(nothing)
+
+
+class FloatClock(VirtualClock):
+    """A clock that counts in floats."""
+
+    def monotonic_ns(self) -> Any:
+        return float(super().monotonic_ns())
+
+
+@pytest.mark.parametrize("clock", [VirtualClock, FloatClock()])
+def test_what_does_not_read_as_a_clock_is_refused(clock: Any) -> None:
+    with pytest.raises(InvalidClock, match=r"invalid clock .*VirtualClock|FloatClock.*: expected .* returns an int"):
+        ManualTimers(clock)
+    with pytest.raises(InvalidClock):
+        Timers(clock=clock)
 
 
 def test_messages_name_what_the_caller_has() -> None:

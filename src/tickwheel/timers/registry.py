@@ -60,6 +60,9 @@ __all__ = ["Left", "TimerRegistry"]
 # enough that others get it after a millisecond even when a machine wakes up to a million overdue timers.
 BATCH_MAX: Final = 1000
 
+# What to do about a key that is taken, in the words of these verbs.
+KEY_REMEDY: Final = "cancel or touch it, pass replace=True, or choose another key"
+
 Callback = Callable[..., object]
 
 # Handles that are over and still to be released, and what held their keys: to drop either may run any code.
@@ -211,7 +214,7 @@ class TimerRegistry(TimerOwner):
             raise InvalidOption("key", key, "a value of your own: a TimerHandle always stands for its own timer")
         taken = key is not None and self.find_key(key) is not None
         if taken and not replace:
-            raise DuplicateKey(key)
+            raise DuplicateKey(key, KEY_REMEDY)
         return taken
 
     def _list(self, handle: TimerHandle, replace: bool) -> TimerHandle | None:  # noqa: FBT001 - as above
@@ -233,7 +236,7 @@ class TimerRegistry(TimerOwner):
             return None
         replaced = holder.find()
         if replaced is not None and not replace:
-            raise DuplicateKey(key)
+            raise DuplicateKey(key, KEY_REMEDY)
         holder.handle = handle
         return replaced
 
@@ -283,7 +286,11 @@ class TimerRegistry(TimerOwner):
 
     def find_key(self, key: object) -> TimerHandle | None:
         """Return the handle with a key; one that is over is there only if its key's hash has changed or failed."""
-        holder = self.by_key.get(key)
+        try:
+            holder = self.by_key.get(key)
+        except TypeError:
+            check_hashable("key", key)
+            raise
         return None if holder is None else holder.find()
 
     def cancel(self, handle_or_key: object) -> bool:
@@ -310,6 +317,7 @@ class TimerRegistry(TimerOwner):
         """Cancel every timer of a group and return how many."""
         interrupt: BaseException | None = None
         cancelled: list[TimerHandle] = []
+        check_hashable("group", group)
         with self.lock:
             for handle in list(self.by_group.get(group, ())):
                 if handle.slot is not STOPPED:  # the code of another's key may have ended it

@@ -19,7 +19,7 @@ from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeGuard, TypeVarTuple, Unpack
 from weakref import WeakSet, ref
 
-from tickwheel.clock import Clock
+from tickwheel.clock import Clock, monotonic_reader
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import (
     CoroutineNotAwaited,
@@ -127,7 +127,9 @@ class AbstractTimers(TimersCore, ABC):
         """
         interval_ns = to_ns(interval)
         if interval_ns == 0:
-            raise InvalidSchedule(f"an interval of {interval!r} would never let anything else run; give it some length")
+            raise InvalidSchedule(
+                f"an interval of {shown(interval)} would never let anything else run; give it some length"
+            )
         if not is_count(times):
             raise InvalidSchedule(f"times is how often to run, at least 1, or -1 for ever, not {shown(times)}")
         if mode not in ("rate", "delay"):
@@ -334,8 +336,7 @@ def check_options(kind: type[AbstractTimers], clock: object, options: Options) -
     for name in given.keys() - Options.__annotations__.keys():
         own = [each for each in signature(kind).parameters if each != "options"]
         raise UnknownOption(name, [*own, *Options.__annotations__])
-    if not callable(getattr(clock, "monotonic_ns", None)):
-        raise InvalidOption("clock", clock, "a Clock, such as SystemClock() or VirtualClock()")
+    monotonic_reader(clock)
     if not isinstance(given.get("geometry", BINARY), Geometry):
         raise InvalidOption("geometry", given["geometry"], "a Geometry of tickwheel.wheels")
     for name in ("job", "on_error"):
