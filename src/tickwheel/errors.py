@@ -344,12 +344,14 @@ class NotCopyable(TickwheelError, TypeError):
 class DuplicateKey(TickwheelError, ValueError):
     """A pending timer, or something that is watched, already has this key."""
 
-    def __init__(self, key: Hashable, *, watched: bool = False) -> None:
+    def __init__(
+        self, key: Hashable, remedy: str = "stop or restart it, or choose another key", *, watched: bool = False
+    ) -> None:
         self.key = key
         super().__init__(
             f"key {shown(key)} is already watched; touch it, or forget it first"
             if watched
-            else f"a timer with key {shown(key)} is pending; stop or restart it, or choose another key"
+            else f"a timer with key {shown(key)} is pending; {remedy}"
         )
 
 

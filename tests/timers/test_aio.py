@@ -9,6 +9,7 @@ import gc
 import time
 import weakref
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -161,6 +162,44 @@ def test_an_error_that_came_from_the_cancellation_says_that_it_was_a_timeout(loo
                 await clean_up()
         assert isinstance(raised.value.__context__, TimeoutError)
         assert isinstance(raised.value.__context__.__cause__, asyncio.CancelledError)
+
+    run(loop, main())
+
+
+@pytest.mark.parametrize(("kind", "explained"), [(ExceptionGroup, True), (BaseExceptionGroup, False)])
+def test_of_groups_only_those_of_exceptions_say_that_it_was_a_timeout(loop: Any, kind: Any, explained: bool) -> None:
+    """As Python 3.13 has it."""
+    inner: Any = ValueError("inner") if kind is ExceptionGroup else GeneratorExit("inner")
+
+    async def clean_up() -> None:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError as cancelled:
+            inner.__context__ = cancelled
+            raise kind("outer", [inner])  # noqa: B904 - how the chain looks is what is tested
+
+    async def main() -> None:
+        with pytest.raises(kind) as raised:
+            async with aio.timeout(0):
+                await clean_up()
+        assert isinstance(raised.value.__context__, TimeoutError)
+        assert isinstance(inner.__context__, TimeoutError) == explained
+
+    run(loop, main())
+
+
+@pytest.mark.parametrize("delay", [0, 30])
+def test_a_timeout_is_exited_once(loop: Any, delay: float) -> None:
+    async def main() -> None:
+        limit = aio.timeout(delay)
+        with pytest.raises(RuntimeError, match="has not been entered"):
+            await limit.__aexit__(None, None, None)
+        with suppress(TimeoutError):
+            async with limit:
+                await asyncio.sleep(0.01)
+        with pytest.raises(RuntimeError, match="has already been exited"):
+            await limit.__aexit__(None, None, None)
+        assert limit.expired() == (delay == 0)
 
     run(loop, main())
 
@@ -469,7 +508,7 @@ def test_a_task_that_cannot_be_cancelled_ends_no_loop(loop: Any) -> None:
     run(loop, main())
 
 
-@pytest.mark.parametrize("number", [Fraction(-1), Decimal(-1), np.int64(-1), np.float32(-1)])
+@pytest.mark.parametrize("number", [Fraction(-1), Decimal(-1), np.int64(-1), np.float32(-1), np.int8(-128)])
 def test_a_negative_number_of_any_kind_is_a_time_that_has_passed(loop: Any, number: Any) -> None:
     async def main() -> None:
         await aio.sleep(number)

@@ -28,6 +28,7 @@ from tickwheel.errors import (
     DelayOutOfRange,
     DuplicateKey,
     ForeignTimer,
+    InvalidClock,
     InvalidDuration,
     InvalidOption,
     InvalidSchedule,
@@ -172,6 +173,8 @@ def test_an_impossible_repetition_is_refused(recorder: Recorder, bad: dict[str, 
         recorder.timers.every(1, print, **bad)
     with pytest.raises(InvalidSchedule, match="would never let anything else run"):
         recorder.timers.every(0, print)
+    with pytest.raises(InvalidSchedule, match=r"an interval of '0[0 ]*\.\.\. would"):
+        recorder.timers.every("0" * 150 + "s", print)
     assert len(recorder.timers) == 0
 
 
@@ -243,7 +246,7 @@ def test_touched_when_it_is_due_a_timer_runs_once_at_the_new_deadline(recorder: 
 
 def test_a_key_is_unique_unless_it_is_to_replace(recorder: Recorder) -> None:
     first = recorder.timers.after(1, recorder.note, "first", key="k")
-    with pytest.raises(DuplicateKey):
+    with pytest.raises(DuplicateKey, match="key 'k' is pending; cancel or touch it, pass replace=True"):
         recorder.timers.after(2, recorder.note, "second", key="k")
     third = recorder.timers.after(3, recorder.note, "third", key="k", replace=True)
     assert first.cancelled
@@ -403,6 +406,32 @@ def test_a_year_of_a_million_runs_takes_no_time(recorder: Recorder) -> None:
     handle = recorder.timers.every("1h", lambda: None)
     recorder.timers.advance("365d")
     assert handle.count == 365 * 24
+
+
+def test_a_callback_that_moves_the_clock_beyond_an_advance_holds_up_no_timer_of_it(
+    recorder: Recorder,
+) -> None:
+    recorder.timers.after(0.5, recorder.clock.advance, 10)
+    recorder.timers.after(0.8, recorder.note, "within the advance")
+    recorder.timers.advance(1)
+    assert recorder.ran == [("within the advance", 10.5)]
+    assert recorder.clock.monotonic() == 10.5
+
+
+def test_callbacks_that_take_longer_than_their_interval_do_not_keep_an_advance_from_ending(recorder: Recorder) -> None:
+    handle = recorder.timers.every(1, recorder.clock.advance, 2)
+    recorder.timers.advance(10)
+    assert handle.count == 6  # at 1, 3, 5, 7 and 9 s, and at 11 s for what was due at 10 s
+    assert recorder.clock.monotonic() == 13
+
+
+@pytest.mark.parametrize("speed", [0.5, 3])
+def test_at_any_speed_what_was_due_within_an_advance_runs(recorder: Recorder, speed: float) -> None:
+    recorder.timers.speed = speed
+    recorder.timers.after(0.5 * speed, recorder.clock.advance, 10)
+    recorder.timers.after(1 * speed, recorder.note, "at its end")
+    recorder.timers.advance(1)
+    assert [what for what, _ in recorder.ran] == ["at its end"]
 
 
 def test_advance_to_next_jumps_over_emptiness(recorder: Recorder) -> None:
@@ -1185,6 +1214,30 @@ def test_what_cannot_be_hashed_is_refused_by_name(recorder: Recorder, name: str)
         with pytest.raises(Unhashable, match=rf"{name} must be hashable, .* not \['a'\]"):
             start(1, recorder.note, "x", **{name: ["a"]})
     assert len(recorder.timers) == 0
+
+
+def test_what_cannot_be_hashed_is_no_key_or_group_to_any_verb(recorder: Recorder) -> None:
+    nothing: Any = []
+    for verb in (recorder.timers.cancel, recorder.timers.touch, recorder.timers.get):
+        with pytest.raises(Unhashable, match=r"key must be hashable, .* not \[\]"):
+            verb(nothing)
+    with pytest.raises(Unhashable, match=r"group must be hashable, .* not \[\]"):
+        recorder.timers.cancel_group(nothing)
+
+
+class FloatClock(VirtualClock):
+    """A clock that counts in floats."""
+
+    def monotonic_ns(self) -> Any:
+        return float(super().monotonic_ns())
+
+
+@pytest.mark.parametrize("clock", [VirtualClock, FloatClock()])
+def test_what_does_not_read_as_a_clock_is_refused(clock: Any) -> None:
+    with pytest.raises(InvalidClock, match=r"invalid clock .*VirtualClock|FloatClock.*: expected .* returns an int"):
+        ManualTimers(clock)
+    with pytest.raises(InvalidClock):
+        Timers(clock=clock)
 
 
 def test_messages_name_what_the_caller_has() -> None:

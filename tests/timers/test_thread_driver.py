@@ -22,6 +22,7 @@ import pytest
 from tickwheel import COMPILED, ManualTimers, SystemClock, Timers, default_timers
 from tickwheel.errors import InvalidExecutor, TimersStopped, TooManyTimers
 from tickwheel.timers.registry import BATCH_MAX
+from tickwheel.wheels import TICK_MAX
 
 PATIENCE_SECONDS = 120  # for what should take no time, on a machine that is busy
 
@@ -995,3 +996,122 @@ def test_a_child_forked_by_a_callback_that_returns_has_one_thread_for_its_timers
         assert reaped.wait(60)
     """
     assert output_of(run(script)) == "0\n"
+
+
+def test_timers_go_on_after_a_start_that_is_interrupted_while_an_earlier_thread_counts_as_dead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start_and_be_interrupted(thread: threading.Thread) -> None:
+        begin(thread)
+        raise KeyboardInterrupt
+
+    begin, hold, gate = threading.Thread.start, Hold(), Gate(1)
+    timers = Timers(slow=3600)
+    timers.after(0, hold)
+    hold.begun.wait()
+    assert timers._thread is not None
+    # As after an interrupt in it, on Python 3.11 and 3.12.
+    monkeypatch.setattr(timers._thread, "is_alive", lambda: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_and_be_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            timers.start()
+    hold.end.set()
+    timers.after(0.01, gate.step)
+    gate.wait()
+    timers.stop()
+
+
+def test_what_is_pending_runs_though_the_start_of_a_thread_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start_and_be_interrupted(thread: threading.Thread) -> None:
+        monkeypatch.undo()
+        begin(thread)
+        raise KeyboardInterrupt
+
+    begin, gate = threading.Thread.start, Gate(1)
+    timers = Timers()
+    timers.after(0.2, gate.step)
+    assert timers._thread is not None
+    monkeypatch.setattr(timers._thread, "is_alive", lambda: False)
+    monkeypatch.setattr(threading.Thread, "start", start_and_be_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        timers.start()
+    gate.wait()
+    timers.stop()
+
+
+def test_a_thread_that_was_left_behind_does_not_speak_for_the_one_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Watched(Timers):
+        @property
+        def _turning(self) -> bool:
+            turning = Timers._turning.__get__(self)
+            if turning and threading.current_thread() is left_behind[0]:
+                left_behind[0] = None
+                looked.set()
+                replaced.wait(0.5)  # with the lock it is replaced only after this
+            return bool(turning)
+
+    left_behind: list[threading.Thread | None] = [None]
+    looked, replaced, gate = threading.Event(), threading.Event(), Gate(1)
+    timers = Watched()
+    timers.after(3600, print)
+    wait_until(lambda: timers._registry.awaited not in (0, TICK_MAX))  # it sleeps
+    assert timers._thread is not None
+    left_behind[0] = timers._thread
+    timers._bell.ring()
+    assert looked.wait(PATIENCE_SECONDS)
+    monkeypatch.setattr(timers._thread, "is_alive", lambda: False)
+    first = timers._thread
+    timers.start()
+    wait_until(lambda: timers._registry.awaited not in (0, TICK_MAX))
+    replaced.set()
+    first.join(PATIENCE_SECONDS)
+    timers.after(0.01, gate.step)
+    gate.wait()
+    timers.stop()
+
+
+@pytest.mark.parametrize("kind", ["Timers", "AsyncTimers", "ManualTimers"])
+def test_what_an_interrupted_stop_found_is_handed_back_by_the_next(kind: str) -> None:
+    script = f"""
+        import asyncio, sys
+        from tickwheel import AsyncTimers, ManualTimers, Timers
+
+        def interrupt(frame, event, called):
+            # When the registry's close() returns: compiled to the caller, interpreted in its own frame.
+            name = called.__name__ if event == "c_return" else frame.f_code.co_qualname if event == "return" else ""
+            if name in ("close", "TimerRegistry.close"):
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+        async def main():
+            timers = {kind}()
+            timers.after(60, print, "important", key="k")
+            sys.setprofile(interrupt)
+            try:
+                timers.stop()
+            except KeyboardInterrupt:
+                print([left.key for left in timers.stop()], timers.stop())
+
+        asyncio.run(main())
+    """
+    assert output_of(run(script)) == "['k'] []\n"
+
+
+def test_what_a_stop_found_that_was_interrupted_while_it_waited_is_handed_back_by_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def be_interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    hold, timers = Hold(), Timers(slow=3600)
+    timers.after(0, hold)
+    timers.after(60, print, key="k")
+    hold.begun.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", be_interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            timers.stop()
+    hold.end.set()
+    assert [left.key for left in timers.stop()] == ["k"]
+    assert timers.stop() == []

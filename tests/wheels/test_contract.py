@@ -250,6 +250,39 @@ def test_a_closed_wheel_has_stopped_everything_and_takes_no_more(wheel: Any, bui
     assert sum(map(sum, wheel.occupancy())) == 0
 
 
+def test_a_wheel_is_closed_and_empty_to_what_is_dropped_by_its_close(wheel: Any) -> None:
+    seen: list[Any] = []
+
+    class Looks:
+        def __del__(self) -> None:
+            wheel.check()
+            seen.append(
+                (
+                    len(wheel),
+                    wheel.next_due(),
+                    wheel.stats.pending,
+                    wheel.stats.overflow,
+                    sum(map(sum, wheel.occupancy())),
+                    wheel.find("payload 1"),
+                    wheel.find(key_to_find),
+                    all(timer.stopped for timer in timers),
+                    wheel.list_by_due() if hasattr(wheel, "list_by_due") else [],
+                )
+            )
+
+    key_to_find = "the last"
+    delays = [1, 1, 5, 20, 59] + ([60, 61, 3000, 10**6, 10**6, 10**7] if wheel._delay_max > 60 else [])
+    timers = [wheel.start(delay, Looks(), key=f"payload {number}") for number, delay in enumerate(delays)]
+    timers.append(wheel.start(2, "payload", key=Looks()))
+    timers.append(wheel.start(3, "payload", key=key_to_find))
+    wheel.advance(1, limit=1)  # the other one is ready
+    (fired,) = [timer for timer in timers if timer.fired]
+    timers.remove(fired)
+    wheel.close()
+    fired.take()
+    assert seen == [(0, None, 0, 0, 0, None, None, True, [])] * (len(delays) + 1)
+
+
 def test_close_survives_payloads_that_use_the_wheel_while_they_are_dropped(wheel: Any, build: Build) -> None:
     refused: list[Exception] = []
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from tickwheel.recipes.cache_store import CacheStore
 
-__all__ = ["begin_anew", "hold_all", "let_go_all"]
+__all__ = ["hold_all", "let_go_all", "renew_all", "settle_all"]
 
 # How long a fork waits for writes that are under way, in all caches together. A write takes microseconds; one that
 # waits for something in the code of a key must not hold up the fork.
@@ -45,19 +45,23 @@ def _hold(store: CacheStore, end: float, held: list[CacheStore]) -> BaseExceptio
 
 def let_go_all() -> None:
     """Release the locks in the process that has forked."""
-    held = _held.pop(get_ident(), [])
-    for store in held:
+    for store in _held.get(get_ident(), []):
         store.let_go()
-    for store in held:
-        store.settle()
+    settle_all()
 
 
-def begin_anew(stores: list[CacheStore]) -> None:
+def renew_all(stores: list[CacheStore]) -> None:
     """Release or replace the locks in the child, where only the thread that has forked exists."""
-    held = _held.pop(get_ident(), [])
+    held = _held.get(get_ident(), [])
     _held.clear()  # of threads that were about to fork as well
+    _held[get_ident()] = held
     held_ids = {id(store) for store in held}
     for store in stores:
         store.begin_anew(held=id(store) in held_ids)
+
+
+def settle_all() -> None:
+    """Deliver what destructors have made leave while this thread held the locks."""
+    held = _held.pop(get_ident(), [])
     for store in held:
         store.settle()

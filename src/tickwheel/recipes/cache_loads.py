@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import AsyncLoader, RecursiveLoad
 from tickwheel.recipes.cache_store import MISSING, CacheStore
+from tickwheel.timers.forks import after_fork_in_child
 
 __all__ = ["load"]
 
@@ -104,10 +105,10 @@ def _wait(running: Load) -> bool:
             _waiting.pop(thread, None)
 
 
-def _after_fork() -> None:
+def _renew_lock() -> None:
     global _waiting_lock  # noqa: PLW0603 - a thread that does not exist in the child may hold it
     _waiting_lock = RLock()
     _waiting.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+after_fork_in_child(_renew_lock)

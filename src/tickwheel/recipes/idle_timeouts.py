@@ -13,7 +13,6 @@ It is a periodic timer, which is not over while it looks: other timers cannot ta
 are as many as there may be. If the code of a key fails, that is reported, and the timer looks again.
 """
 
-import os
 from collections.abc import Callable, Hashable
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, TypeVarTuple, Unpack, overload
@@ -22,6 +21,7 @@ from weakref import WeakSet, ref
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import DuplicateKey, InvalidTimers, MissingCallback, NotCopyable, TimersStopped
 from tickwheel.recipes.idle_touches import IdleTouches, Touch
+from tickwheel.timers.forks import after_fork_in_child
 from tickwheel.timers.handle import Details, TimerHandle
 from tickwheel.timers.timers import AbstractTimers
 
@@ -187,20 +187,28 @@ class IdleTimeouts(IdleTouches, Generic[K]):
             self._watches.clear()
             self._touches.clear()
 
-    def _begin_anew(self) -> None:
-        """Watch nothing, with new locks: in a forked child a thread that does not exist may hold the old ones."""
+    def _renew_locks(self) -> None:
+        """Take new locks: in a forked child a thread that does not exist may hold the old ones."""
         self._lock = RLock()
         self._touch_lock = RLock()
-        self._watches.clear()
-        self._touches.clear()
+
+    def _begin_anew(self) -> object:
+        """Watch nothing in a forked child, and return what was watched."""
+        left = self._watches, self._touches
+        self._watches, self._touches = {}, {}
+        return left
 
 
 _all: WeakSet[IdleTimeouts[Any]] = WeakSet()
 
 
-def _after_fork() -> None:
+def _renew_locks() -> None:
     for timeouts in list(_all):
-        timeouts._begin_anew()
+        timeouts._renew_locks()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _begin_anew() -> Callable[[], None]:
+    return [timeouts._begin_anew() for timeouts in list(_all)].clear
+
+
+after_fork_in_child(_renew_locks, _begin_anew)

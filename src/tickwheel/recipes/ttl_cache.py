@@ -28,11 +28,12 @@ from tickwheel.clock import Clock, SystemClock, monotonic_reader
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidCache, InvalidTimers, MissingCallback, NotCopyable, shown
 from tickwheel.recipes.cache_core import CacheCore
-from tickwheel.recipes.cache_forks import begin_anew, hold_all, let_go_all
+from tickwheel.recipes.cache_forks import hold_all, let_go_all, renew_all, settle_all
 from tickwheel.recipes.cache_loads import load
 from tickwheel.recipes.cache_notices import Cause
 from tickwheel.recipes.cache_store import FOREVER_NS, MISSING, CacheStore, whole_number
 from tickwheel.recipes.cache_sweeper import CacheSweeper
+from tickwheel.timers.forks import after_fork_in_child
 from tickwheel.timers.timers import AbstractTimers
 
 __all__ = ["Cause", "TTLCache"]
@@ -192,14 +193,15 @@ def _before_fork() -> None:
     hold_all([cache._store for cache in _all_caches()])
 
 
-def _after_fork_in_child() -> None:
+def _renew_locks() -> None:
     caches = _all_caches()
     for cache in caches:
         cache._forget_timer()
-    begin_anew([cache._store for cache in caches])
+    renew_all([cache._store for cache in caches])
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=let_go_all, after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_parent=let_go_all)
+after_fork_in_child(_renew_locks, lambda: settle_all)
 
 
 class _Items(ItemsView[K, V]):

@@ -22,7 +22,7 @@ from tickwheel.errors import InvalidOption, NoRunningLoop
 from tickwheel.timers.event_loop import EventLoop
 from tickwheel.timers.handle import PendingTimer, TimerHandle
 from tickwheel.timers.loop_timers import counts_milliseconds, reads_system_clock
-from tickwheel.timers.registry import TimerRegistry
+from tickwheel.timers.registry import Left, TimerRegistry
 from tickwheel.timers.timers import AbstractTimers, Named, Options, is_unbegun
 from tickwheel.wheels import TICK_MAX
 
@@ -89,9 +89,7 @@ class AsyncTimers(AbstractTimers):
         Tasks that run go on. A coroutine function that was called, and whose body has not begun, does not begin: its
         timer is handed back.
         """
-        left = self._registry.close()
-        self._disarm()
-        return left
+        return super().stop()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
@@ -126,6 +124,9 @@ class AsyncTimers(AbstractTimers):
         before = self._call
         self._call, self._dropped = weakly(call), ref(alarm, partial(_restore_call, self._registry, ref(self)))
         cancel(before)
+
+    def _end_driver(self) -> None:
+        self._disarm()
 
     def _disarm(self) -> None:
         before = self._call
@@ -210,9 +211,9 @@ class AsyncTimers(AbstractTimers):
                 raise  # not raised by the callback, but thrown in from outside: the loop was closed
             self._report(handle, named, error)
 
-    def _after_fork(self) -> None:
-        super()._after_fork()
-        self._unbegun.clear()
+    def _begin_anew(self) -> Left:
+        self._unbegun.clear()  # drops nothing: the tasks have it too
+        return super()._begin_anew()
 
     def _contains(self, error: BaseException) -> bool:
         """Contain what an event loop contains."""

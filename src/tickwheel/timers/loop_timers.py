@@ -28,8 +28,8 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from decimal import Decimal
 from functools import partial
-from numbers import Real
-from operator import attrgetter
+from numbers import Integral, Real
+from operator import attrgetter, index
 from typing import Any, Final, SupportsFloat
 from weakref import ref
 
@@ -489,8 +489,9 @@ def to_seconds(delay: Duration) -> float:
         return to_ns(delay) / 1e9
     except InvalidDuration:
         if isinstance(delay, (Real, Decimal)):
-            with suppress(InvalidDuration, ArithmeticError):
-                opposite: Any = -delay
+            with suppress(InvalidDuration, ArithmeticError, TypeError):
+                # The smallest integer of a fixed size, as numpy has them, is its own opposite.
+                opposite: Any = -index(delay) if isinstance(delay, Integral) else -delay
                 return -(to_ns(opposite) / 1e9)
         raise
 

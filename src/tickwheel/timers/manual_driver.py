@@ -37,17 +37,20 @@ class ManualTimers(AbstractTimers):
         return not self._registry.stopped
 
     def advance(self, duration: Duration) -> None:
-        """Let time pass, stopping at each moment something is due to run it."""
+        """Let time pass, stopping at each moment something is due to run it.
+
+        A callback may move the clock itself, also beyond the end of this: what was due until then runs all the same.
+        """
         end_ns = self._clock.monotonic_ns() + to_ns(duration)
         while True:
             self.run_due()
             with self._registry.lock:
                 wait_ns = self._registry.wait_ns()
             left_ns = end_ns - self._clock.monotonic_ns()
-            if wait_ns is None or wait_ns > left_ns or left_ns <= 0:
+            if wait_ns is None or wait_ns > left_ns:
                 self._clock.advance_ns(max(left_ns, 0))
                 return
-            self._clock.advance_ns(wait_ns)
+            self._clock.advance_ns(max(wait_ns, 0))
 
     def run_due(self) -> None:
         """Run what is due at the clock's present moment.
@@ -72,6 +75,6 @@ class ManualTimers(AbstractTimers):
                 wait_ns = self._registry.wait_ns()
             if wait_ns is None:
                 return False
-            self._clock.advance_ns(wait_ns)
+            self._clock.advance_ns(max(wait_ns, 0))
             self.run_due()
         return True

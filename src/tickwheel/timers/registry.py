@@ -54,13 +54,19 @@ from tickwheel.wheels.geometry import Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
 from tickwheel.wheels.timer import FIRED, NOWHERE, STOPPED, TICK_MAX, Slot, Timer
 
-__all__ = ["TimerRegistry"]
+__all__ = ["Left", "TimerRegistry"]
 
 # How many due timers are taken from the wheel at once. Large enough that the lock is not what costs, small
 # enough that others get it after a millisecond even when a machine wakes up to a million overdue timers.
 BATCH_MAX: Final = 1000
 
+# What to do about a key that is taken, in the words of these verbs.
+KEY_REMEDY: Final = "cancel or touch it, pass replace=True, or choose another key"
+
 Callback = Callable[..., object]
+
+# Handles that are over and still to be released, and what held their keys: to drop either may run any code.
+Left = tuple[list[TimerHandle], object]
 
 # How a driver calls back; True if the run continues, and the driver will end it.
 Call = Callable[[TimerHandle, Callback, tuple[Any, ...]], bool]
@@ -80,6 +86,7 @@ class TimerRegistry(TimerOwner):
         self._tick_ns = geometry.tick_ns
         self._pending_max = pending_max
         self.stopped = False
+        self.left: list[PendingTimer] = []  # what `close` found and an interrupt kept from being handed back
         self.caught_up = True  # whether the last `collect` reached the present moment
         self.awaited: i64 = 0  # the tick the driver sleeps until; 0 while it is awake, or has none
         self.by_key: dict[Hashable, KeyHolder] = {}
@@ -94,17 +101,19 @@ class TimerRegistry(TimerOwner):
         """Take a new lock: in a forked child, the old one may never be released."""
         self.lock: Any = RLock()
 
-    def forget_all(self) -> None:
-        """Cancel everything, as after a fork."""
-        self.by_key.clear()
-        self.by_group.clear()
-        old, self.wheel = self.wheel, HierarchicalWheel(self.wheel.geometry, self.wheel.now)
-        for ring in (self.due_ring, self.held_ring, self.running_ring):
-            ring.dissolve()
-        self.due_ring = Slot(NOWHERE)
-        self.held_ring = Slot(NOWHERE)
-        self.running_ring = Slot(NOWHERE)
-        old.close()
+    def leave_all(self) -> Left:
+        """Begin anew with nothing, as after a fork, and return what was there: it is over."""
+        handles: list[Any] = []
+        wheel = self.wheel
+        if self.stopped or wheel._closed:
+            return handles, None
+        for ring in [self.due_ring, self.held_ring, self.running_ring, wheel._ready, *wheel._slots()]:
+            take_all(ring, handles)
+        keys = (self.by_key, self.by_group)
+        self.wheel = HierarchicalWheel(wheel.geometry, wheel.now)
+        self.by_key = {}
+        self.by_group = {}
+        return handles, keys
 
     # -- starting
 
@@ -205,7 +214,7 @@ class TimerRegistry(TimerOwner):
             raise InvalidOption("key", key, "a value of your own: a TimerHandle always stands for its own timer")
         taken = key is not None and self.find_key(key) is not None
         if taken and not replace:
-            raise DuplicateKey(key)
+            raise DuplicateKey(key, KEY_REMEDY)
         return taken
 
     def _list(self, handle: TimerHandle, replace: bool) -> TimerHandle | None:  # noqa: FBT001 - as above
@@ -227,7 +236,7 @@ class TimerRegistry(TimerOwner):
             return None
         replaced = holder.find()
         if replaced is not None and not replace:
-            raise DuplicateKey(key)
+            raise DuplicateKey(key, KEY_REMEDY)
         holder.handle = handle
         return replaced
 
@@ -277,7 +286,11 @@ class TimerRegistry(TimerOwner):
 
     def find_key(self, key: object) -> TimerHandle | None:
         """Return the handle with a key; one that is over is there only if its key's hash has changed or failed."""
-        holder = self.by_key.get(key)
+        try:
+            holder = self.by_key.get(key)
+        except TypeError:
+            check_hashable("key", key)
+            raise
         return None if holder is None else holder.find()
 
     def cancel(self, handle_or_key: object) -> bool:
@@ -304,6 +317,7 @@ class TimerRegistry(TimerOwner):
         """Cancel every timer of a group and return how many."""
         interrupt: BaseException | None = None
         cancelled: list[TimerHandle] = []
+        check_hashable("group", group)
         with self.lock:
             for handle in list(self.by_group.get(group, ())):
                 if handle.slot is not STOPPED:  # the code of another's key may have ended it
@@ -359,18 +373,22 @@ class TimerRegistry(TimerOwner):
     # -- for the drivers
 
     def wait_ns(self) -> int | None:
-        """Return how long the clock goes on before there is something to do; None if there is nothing."""
+        """Return how long the clock goes on before there is something to do; None if there is nothing.
+
+        Negative if that moment has passed.
+        """
         due = self.wheel.next_due()
         return None if due is None else self.time.wait_ns(due * self._tick_ns)
 
     def prepare_sleep(self) -> int | None:
-        """Announce until when the driver sleeps, so that an earlier timer wakes it, and return `wait_ns`.
+        """Announce until when the driver sleeps, so that an earlier timer wakes it, and return `wait_ns`, at least 0.
 
         In this order: a timer started between the two would wake nobody otherwise.
         """
         due = self.wheel.next_due()
         self.awaited = TICK_MAX if due is None else due
-        return None if due is None else self.time.wait_ns(due * self._tick_ns)
+        wait_ns = None if due is None else self.time.wait_ns(due * self._tick_ns)
+        return None if wait_ns is None else max(wait_ns, 0)
 
     def collect(self) -> list[TimerHandle]:
         """Move what is due now from the wheel to the due ring, and return it: up to a batch, in bounded time.
@@ -552,13 +570,18 @@ class TimerRegistry(TimerOwner):
         if driver is not None:
             driver._report(handle, named, error, "timer %s ends: its next run is out of range")
 
-    def close(self) -> list[PendingTimer]:
-        """Stop for good and hand back what was due, would have come again, or was pending: by due time."""
+    def close(self, left: list[PendingTimer]) -> None:
+        """Stop for good and hand back what was due, would have come again, or was pending: by due time.
+
+        Into a list that the caller made, which has it also if an interrupt comes when this returns.
+        """
         handles: list[Any] = []  # first, as in `collect`: what a destructor cancels is not handed back
         now_ns = self.time.now_ns()
         with self.lock:
             if self.stopped:
-                return []
+                left.extend(self.left)
+                self.left.clear()
+                return
             self.stopped = True
             take_all(self.due_ring, handles)
             take_all(self.held_ring, handles)
@@ -575,18 +598,16 @@ class TimerRegistry(TimerOwner):
                     running._deadline_ns = next_deadline_ns(running, running._details, now_ns)
                 waiting += 1
             self.wheel.close()
-            self.due_ring.dissolve()
-            self.held_ring.dissolve()
-            self.running_ring.dissolve()
+            self.due_ring.dissolve(STOPPED)
+            self.held_ring.dissolve(STOPPED)
+            self.running_ring.dissolve(STOPPED)
             self.by_key.clear()
             self.by_group.clear()
         handles.sort(key=_deadline)
-        left: list[PendingTimer] = []
         for handle in handles:
             due_in = max(handle._deadline_ns - now_ns, 0) / 1e9
             left.append(pending_timer(handle, due_in))
             handle.release()
-        return left
 
 
 def check_hashable(what: str, given: object) -> None:

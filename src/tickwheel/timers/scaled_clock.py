@@ -44,11 +44,14 @@ class ScaledClock:
         return self._own_anchor_ns + int((clock_ns - self._anchor_ns) * self.speed)
 
     def wait_ns(self, until_ns: int) -> int | None:
-        """Return how long the clock goes on before this time comes; None if it does not, because of a pause."""
+        """Return how long the clock goes on before this time comes; None if it does not, because of a pause.
+
+        Negative if it has passed.
+        """
         if self.paused:
             return None
         left_ns = until_ns - self.now_ns()
-        return max(left_ns if self.speed == 1.0 else -int(-left_ns // self.speed), 0)
+        return left_ns if self.speed == 1.0 else -int(-left_ns // self.speed)
 
     def set_paused(self, *, paused: bool) -> None:
         """Let it stand still, or go on."""

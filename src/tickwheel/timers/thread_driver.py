@@ -13,7 +13,6 @@ while nothing is pending it does not wake at all.
 
 import atexit
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterable
@@ -26,7 +25,9 @@ from weakref import WeakSet
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import DURATION_NS_MAX
 from tickwheel.errors import InvalidExecutor, TimersStopped
+from tickwheel.timers.forks import after_fork_in_child
 from tickwheel.timers.handle import PendingTimer, TimerHandle
+from tickwheel.timers.registry import Left
 from tickwheel.timers.timers import AbstractTimers, Options, tell
 from tickwheel.wheels import TICK_MAX
 
@@ -94,18 +95,29 @@ class Timers(AbstractTimers):
             if self._registry.stopped or _exited:
                 raise TimersStopped
             if not self.running:
-                thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
-                left_behind, self._bell = self._bell, Bell()
-                self._thread = thread  # first: a thread that is not this one does not turn the wheel
-                # An interrupt makes Python take a thread for dead that lives: it sees now that it is not this one.
-                left_behind.ring()
                 try:
-                    thread.start()
-                except BaseException:  # it cannot be started, or a signal came: the next timer tries again
-                    self._thread = None
+                    self._replace_thread()
+                except BaseException:  # it cannot be started, or a signal came: what is pending needs one all the same
+                    with suppress(Exception):
+                        self._replace_thread()
                     raise
-                self._registry.awaited = 0
         return self
+
+    def _replace_thread(self) -> None:
+        thread = threading.Thread(target=self._turn, name="tickwheel-timers", daemon=True)
+        left_behind, bell = self._bell, Bell()
+        self._registry.awaited = TICK_MAX  # whatever interrupts this, the next timer tries again
+        try:
+            self._bell = bell
+            self._thread = thread  # first: a thread that is not this one does not turn the wheel
+            # An interrupt makes Python take a thread for dead that lives: it sees now that it is not this one.
+            left_behind.ring()
+            thread.start()
+        except BaseException:  # a signal handler may have started another
+            self._registry.awaited = TICK_MAX
+            self._thread = None
+            raise
+        self._registry.awaited = 0
 
     @property
     def running(self) -> bool:
@@ -119,10 +131,11 @@ class Timers(AbstractTimers):
         One that has begun is not handed back and finishes: on the thread before this returns, unless it takes more than
         5 seconds from here, in the executor perhaps after, for the executor to wait for.
         """
-        left = self._registry.close()
+        return super().stop()
+
+    def _end_driver(self) -> None:
         self._end_thread()
         self._join_thread(STOP_SECONDS_MAX)
-        return left
 
     def _end_thread(self) -> None:
         """Have the thread see that it is to stop."""
@@ -154,9 +167,10 @@ class Timers(AbstractTimers):
                 except BaseException:  # noqa: BLE001, S112 - raised into this thread while it recovered
                     continue
         finally:  # whatever ended it, the next timer starts another thread
-            if self._turning:
-                self._thread = None
-                self._registry.awaited = TICK_MAX
+            with self._registry.lock:
+                if self._turning:
+                    self._registry.awaited = TICK_MAX
+                    self._thread = None
 
     @property
     def _turning(self) -> bool:
@@ -202,8 +216,9 @@ class Timers(AbstractTimers):
             if wait_ns != 0:
                 bell.wait(None if wait_ns is None else min(wait_ns / 1e9, WAIT_SECONDS_MAX))
         finally:
-            if self._turning:
-                registry.awaited = 0
+            with registry.lock:  # under which another thread takes the place of this one, and says when it sleeps
+                if self._turning:
+                    registry.awaited = 0
 
     def _wake(self) -> None:
         with self._registry.lock:
@@ -256,18 +271,18 @@ class Timers(AbstractTimers):
 
     # -- a forked child has the timers but not the thread
 
-    def _after_fork(self) -> None:
+    def _begin_anew(self) -> Left:
         """Begin anew in a forked child, with a new thread when one is needed.
 
         The thread itself, if a callback forked, goes on in the child: when the callback returns, it ends.
         """
-        super()._after_fork()
         self._forked = True
         self._submitted.clear()
         self._refused.clear()
         self._registry.awaited = TICK_MAX
         self._bell = Bell()
         self._thread = None
+        return super()._begin_anew()
 
 
 def exiting() -> bool:
@@ -317,4 +332,4 @@ def _renew_default_lock() -> None:
 
 
 atexit.register(_end_threads)
-os.register_at_fork(after_in_child=_renew_default_lock)
+after_fork_in_child(_renew_default_lock)

@@ -112,10 +112,13 @@ class Timeout(LoopTimer):
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Coroutine[Any, Any, None]:
+        in_time = self._state == ENTERED
+        if not in_time and self._state != EXPIRING:
+            raise RuntimeError(f"Timeout has {'not been entered' if self._state == CREATED else 'already been exited'}")
         task = self._task
         self._halt()
         self._task = None
-        if self._state == ENTERED:
+        if in_time:
             self._state = EXITED
             return DONE  # type: ignore[no-any-return]
         self._state = EXPIRED
@@ -126,7 +129,7 @@ class Timeout(LoopTimer):
             timed_out.__cause__ = error  # `raise from` does not set it in native code
             raise timed_out
         explain(error)
-        if isinstance(error, BaseExceptionGroup):
+        if isinstance(error, ExceptionGroup):
             for one in error.exceptions:
                 explain(one)
         return DONE  # type: ignore[no-any-return]

@@ -8,18 +8,18 @@ batches of bounded size, and run it outside.
 # ruff: noqa: D102 - methods whose types are given here have their docstrings in TimersCore
 
 import logging
-import os
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Hashable
 from contextlib import suppress
+from functools import partial
 from inspect import CORO_CREATED, GEN_CREATED, getcoroutinestate, getgeneratorstate, isawaitable, signature
 from random import Random
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeGuard, TypeVarTuple, Unpack
 from weakref import WeakSet, ref
 
-from tickwheel.clock import Clock
+from tickwheel.clock import Clock, monotonic_reader
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import (
     CoroutineNotAwaited,
@@ -30,8 +30,9 @@ from tickwheel.errors import (
     UnknownOption,
     shown,
 )
+from tickwheel.timers.forks import after_fork_in_child
 from tickwheel.timers.handle import Details, PendingTimer, TimerHandle, describe
-from tickwheel.timers.registry import TimerRegistry
+from tickwheel.timers.registry import Left, TimerRegistry
 from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.timers.timers_core import TimersCore, check_replace
 from tickwheel.wheels import BINARY, Geometry, Stats
@@ -126,7 +127,9 @@ class AbstractTimers(TimersCore, ABC):
         """
         interval_ns = to_ns(interval)
         if interval_ns == 0:
-            raise InvalidSchedule(f"an interval of {interval!r} would never let anything else run; give it some length")
+            raise InvalidSchedule(
+                f"an interval of {shown(interval)} would never let anything else run; give it some length"
+            )
         if not is_count(times):
             raise InvalidSchedule(f"times is how often to run, at least 1, or -1 for ever, not {shown(times)}")
         if mode not in ("rate", "delay"):
@@ -267,13 +270,25 @@ class AbstractTimers(TimersCore, ABC):
         return isinstance(error, Exception)
 
     def stop(self) -> list[PendingTimer]:
-        """Stop for good and hand back what was pending, by due time; no callback begins after this."""
-        return self._registry.close()
+        """Stop for good and hand back what was pending, by due time; no callback begins after this.
 
-    def _after_fork(self) -> None:
-        """Begin anew in a forked child: the parent's timers are the parent's to run, and a thread may hold the lock."""
-        self._registry.renew_lock()
-        self._registry.forget_all()
+        If a signal handler raises meanwhile, the next call hands it back.
+        """
+        left: list[PendingTimer] = []
+        try:
+            self._registry.close(left)
+            self._end_driver()
+        except BaseException:
+            self._registry.left.extend(left)
+            raise
+        return left
+
+    def _end_driver(self) -> None:
+        """Have the driver see that there is nothing left for it to do. A program that turns the wheel itself knows."""
+
+    def _begin_anew(self) -> Left:
+        """Begin anew in a forked child, and return what was there: the parent's timers are the parent's to run."""
+        return self._registry.leave_all()
 
     def __reduce__(self) -> NoReturn:
         # What copy and pickle call: a copy would share the wheel, and stop it when it is dropped.
@@ -282,7 +297,7 @@ class AbstractTimers(TimersCore, ABC):
     def __del__(self) -> None:
         # What is pending holds the registry, out of the garbage collector's sight.
         if hasattr(self, "_registry"):  # not if the constructor raised
-            self._registry.close()
+            self._registry.close([])
 
     def __enter__(self) -> Self:
         if self._registry.stopped:
@@ -296,12 +311,23 @@ class AbstractTimers(TimersCore, ABC):
 _instances: "WeakSet[AbstractTimers]" = WeakSet()
 
 
-def _after_fork() -> None:
+def _renew_locks() -> None:
     for timers in list(_instances):
-        timers._after_fork()
+        timers._registry.renew_lock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _begin_anew() -> Callable[[], None]:
+    return partial(_let_go, [timers._begin_anew() for timers in list(_instances)])
+
+
+def _let_go(left: list[Left]) -> None:
+    for handles, _ in left:
+        for handle in handles:
+            handle.release()
+    left.clear()
+
+
+after_fork_in_child(_renew_locks, _begin_anew)
 
 
 def check_options(kind: type[AbstractTimers], clock: object, options: Options) -> None:
@@ -310,8 +336,7 @@ def check_options(kind: type[AbstractTimers], clock: object, options: Options) -
     for name in given.keys() - Options.__annotations__.keys():
         own = [each for each in signature(kind).parameters if each != "options"]
         raise UnknownOption(name, [*own, *Options.__annotations__])
-    if not callable(getattr(clock, "monotonic_ns", None)):
-        raise InvalidOption("clock", clock, "a Clock, such as SystemClock() or VirtualClock()")
+    monotonic_reader(clock)
     if not isinstance(given.get("geometry", BINARY), Geometry):
         raise InvalidOption("geometry", given["geometry"], "a Geometry of tickwheel.wheels")
     for name in ("job", "on_error"):

@@ -18,7 +18,7 @@ from typing import cast
 from mypy_extensions import i64
 
 from tickwheel.wheels.scheme import Scheme, expect
-from tickwheel.wheels.timer import Slot, Timer
+from tickwheel.wheels.timer import STOPPED, Slot, Timer
 from tickwheel.wheels.tree import Node, find, height, leftmost, list_nodes, with_node, without
 
 __all__ = ["BalancedTree"]
@@ -55,7 +55,7 @@ class BalancedTree(Scheme):
     def _emptied(self, slot: Slot) -> None:
         if slot is not self._ready:
             self._root = without(self._root, slot.due)
-            slot.dissolve()
+            slot.dissolve(STOPPED)
 
     def _turn(self, to: i64) -> bool:
         if self._root is None or leftmost(self._root).due > to:
@@ -64,7 +64,7 @@ class BalancedTree(Scheme):
         node = leftmost(self._root)
         self._now = node.due
         self._root = without(self._root, node.due)
-        self._ready.dissolve()
+        self._ready.dissolve(STOPPED)
         self._ready = node
         return True
 
@@ -90,6 +90,7 @@ class BalancedTree(Scheme):
             expect(node.height == 1 + max(left, right), f"tick {node.due} is not {node.height} high")
             expect(abs(left - right) <= 1, f"tick {node.due} leans over")
 
-    def _dissolve(self) -> None:
-        super()._dissolve()
+    def _dissolve(self) -> Timer:
+        doomed = super()._dissolve()
         self._root = None
+        return doomed

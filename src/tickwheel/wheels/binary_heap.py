@@ -143,14 +143,14 @@ class BinaryHeap(Scheme):
     def _slots(self) -> list[Slot]:
         return [self._home]
 
-    def _dissolve(self) -> None:
-        while self._heap:
-            timer = self._heap.pop()
+    def _dissolve(self) -> Timer:
+        doomed = super()._dissolve()
+        for timer in reversed(self._heap):
             timer.lie_in(STOPPED)
-            self._home.count -= 1
-            self._stopped += 1
-            timer.release()
-        super()._dissolve()
+            timer.next = doomed
+            doomed = timer
+        self._heap.clear()
+        return doomed
 
 
 def is_before(one: HeapTimer, other: HeapTimer) -> bool:

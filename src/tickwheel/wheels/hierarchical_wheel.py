@@ -264,6 +264,8 @@ class HierarchicalWheel(Scheme):
 
     def list_by_due(self) -> list[Timer]:
         """List the pending timers in the order in which they come due; all of them stay pending."""
+        if self._closed:
+            return []
         timers = [timer for slot in [self._ready, *self._slots()] for timer in slot.timers()]
         timers.sort(key=due_tick)  # those of one tick are in order: what has moved down a dial was started before
         return timers
@@ -302,9 +304,12 @@ class HierarchicalWheel(Scheme):
         slots = [slot for level in self._levels for slot in level.slots if slot is not None]
         return slots + self._overflow.turns()
 
-    def _dissolve(self) -> None:
-        super()._dissolve()
+    def _dissolve(self) -> Timer:
+        doomed = super()._dissolve()
+        for level in self._levels:
+            level.slots.clear()  # a ring that is broken has no end: nobody may walk it
         self._overflow.root = None
+        return doomed
 
     def _count_cascaded(self) -> int:
         return self._cascaded

@@ -19,7 +19,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from tickwheel.wheels.bitmap import Bitmap
-from tickwheel.wheels.timer import TICK_MAX, Slot
+from tickwheel.wheels.timer import STOPPED, TICK_MAX, Slot
 from tickwheel.wheels.tree import Node, find, leftmost, list_nodes, with_node, without
 
 __all__ = ["CLOSED", "OVERFLOW", "Level", "Overflow"]
@@ -119,7 +119,7 @@ class Overflow:
     def drop(self, slot: Slot) -> None:
         """Forget a turn whose last timer was removed."""
         self.root = without(self.root, slot.due)
-        slot.dissolve()
+        slot.dissolve(STOPPED)
 
     def turns(self) -> list[Slot]:
         """List the slots of all turns with timers, in order."""

@@ -331,9 +331,15 @@ class Scheme(ABC):
     def close(self) -> None:
         """Stop every timer and let go of all payloads; the wheel takes no more."""
         self._closed = True
+        doomed = self._dissolve()
+        # Only now, when the wheel is empty to whoever looks: dropping a payload or a key may run any code.
+        while doomed is not STOPPED:
+            timer = doomed
+            doomed = timer.next
+            timer.next = STOPPED
+            timer.release()
         self._timer_of.clear()
         self._key_of.clear()
-        self._dissolve()
 
     def __reduce__(self) -> NoReturn:
         # What copy and pickle call: a copy would share the slots, and with them the timers, of the original.
@@ -394,11 +400,13 @@ class Scheme(ABC):
     def _emptied(self, slot: Slot) -> None:  # noqa: B027 - most schemes need not know
         """Take note that the last timer of a slot was removed."""
 
-    def _dissolve(self) -> None:
-        """Break every ring."""
-        for slot in [*self._slots(), self._ready]:
-            stopped = slot.dissolve()  # before the sum is read: what is dropped may stop timers itself
-            self._stopped += stopped
+    def _dissolve(self) -> Timer:
+        """Stop every timer and break every ring; return the timers as a chain, for their payloads to be dropped."""
+        doomed: Timer = STOPPED
+        for slot in reversed([*self._slots(), self._ready]):
+            self._stopped += slot.count
+            doomed = slot.dissolve(doomed)
+        return doomed
 
     def _count_cascaded(self) -> int:
         return 0
@@ -420,7 +428,8 @@ class Scheme(ABC):
             raise NotATimer(timer)
         if not is_absent(timer):
             raise ForeignTimer(timer)
-        timer.lie_in(STOPPED)
+        if timer.slot is FIRED:  # a stopped one may be in the chain of a wheel that is being closed
+            timer.lie_in(STOPPED)
         timer.release()
         return False
 

@@ -201,21 +201,23 @@ class Slot(Timer):
             timer = timer.next
         return listed
 
-    def dissolve(self) -> i64:
-        """Stop every timer and break the ring, the slot's own hold on itself included; return how many.
+    def dissolve(self, behind: Timer) -> Timer:
+        """Stop every timer and break the ring, the slot's own hold on itself included.
 
-        One timer at a time, from the front: dropping a payload may run code that stops others, or the last of
-        them, whereupon a tree or an overflow dissolves this slot itself.
+        The timers keep their payloads. They are put before a chain of others by `next`, first to last, and the first of
+        the chain is returned; it ends with STOPPED.
         """
-        stopped: i64 = 0
-        while self.slot is self and self.next is not self:
-            timer = self.next
-            self.unlink(timer)
+        first = behind
+        timer = self.prev
+        while self.slot is self and timer is not self:
+            before = timer.prev
             timer.lie_in(STOPPED)
-            stopped += 1
-            timer.release()
+            timer.next = first
+            first = timer
+            timer = before
+        self.count = 0
         self.lie_in(STOPPED)
-        return stopped
+        return first
 
 
 FIRED: Final = Slot(NOWHERE)
