@@ -333,6 +333,21 @@ def test_run_now_of_what_waits_to_be_tried_again_tries_it_now() -> None:
     )
 
 
+def test_pause_gives_what_waits_to_be_tried_again_its_time_back() -> None:
+    for recurring in (False, True):
+        claimed = make("running", recurring=recurring, retry=transitions_retry())
+        waiting = transitions.fail(claimed, "boom", NOW + MINUTE, 0.0).task
+        asked = transitions.run_now(transitions.pause(waiting), NOW + MINUTE + 5)
+        withdrawn = transitions.pause(asked)
+        assert (withdrawn.listed_status, withdrawn.run_at) == (Status.PAUSED, waiting.run_at)
+        assert withdrawn.occurrence_at == waiting.occurrence_at
+        moved = transitions.pause(transitions.reschedule(asked, NOW + 10 * MINUTE))
+        assert moved.run_at == NOW + 10 * MINUTE, "the time it was given since then"
+        begun = transitions.claim(asked, NOW + MINUTE + 5)
+        interrupted = transitions.interrupt(begun, NOW + MINUTE + 6).task
+        assert transitions.pause(interrupted).run_at == NOW + MINUTE + 6, "it is to run again, not to wait longer"
+
+
 # -- reschedule, resume, retry of a series
 
 

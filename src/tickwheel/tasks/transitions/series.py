@@ -48,6 +48,7 @@ FRESH: Final[dict[str, Any]] = {
     "interrupted": False,
     "next_at": None,
     "grid_at": None,
+    "retry_at": None,
     "run_now_requested": False,
 }
 
@@ -216,6 +217,7 @@ def end_task(task: Task, status: Status, runs: int, reason: str | None, now: int
         runs=runs,
         grid_at=None if type(task.trigger) is Once or anchor(task) == task.occurrence_at else anchor(task),
         next_at=None,
+        retry_at=None,
         run_now_requested=False,
         missed_until=None,
         finished_at=now,

@@ -72,6 +72,7 @@ class Modelled:
     due_at: int = -1
     occurrence_at: int = -1
     back_at: int | None = None  # when it is due after the run of run_now
+    tried_at: int | None = None  # when it was to be tried again, before a run_now
     point: int = -1  # of the grid, that the next regular run stands for
     missed_until: int = 0
     missed_at_claim: int = 0  # the same before the run: what its node finds out when it begins dies with it
@@ -165,7 +166,9 @@ class Modelled:
         if self.state == "pending" and self.forced and self.back_at is not None and not self.active:
             self.due_at = self.occurrence_at = self.back_at
             self.back_at = None
-        self.paused, self.forced = True, False
+        elif self.state == "pending" and self.forced and self.tried_at is not None:
+            self.due_at = self.tried_at
+        self.paused, self.forced, self.tried_at = True, False, None
         return True
 
     def resume(self, now: int, *, run_missed: bool) -> bool | None:
@@ -196,7 +199,7 @@ class Modelled:
             return None
         self.at_moment = True
         if self.active:
-            self.due_at, self.occurrence_at = moment, min(self.occurrence_at, moment)
+            self.due_at, self.occurrence_at, self.tried_at = moment, min(self.occurrence_at, moment), None
         elif self.back_at is not None:
             self.back_at = moment
         else:
@@ -260,7 +263,7 @@ class Modelled:
             return False
         self.forced = True
         if self.active:
-            self.due_at = min(self.due_at, now)
+            self.due_at, self.tried_at = min(self.due_at, now), self.due_at
         elif self.interval_ms is not None or now < self.due_at:
             self.back_at = self.due_at
             self.due_at = self.occurrence_at = now
@@ -441,6 +444,7 @@ class Modelled:
         if self.asked_to_stop:
             return self.end("cancelled", now, word)
         self.history.append(word)
+        self.tried_at = None
         self.state, self.due_at = "pending", due_at if self.by_interval else max(due_at, self.occurrence_at)
         self.forced = self.forced and self.interrupted and word == "cancelled"
         return None
@@ -524,4 +528,5 @@ class Modelled:
     def _begin_occurrence(self) -> None:
         self.failures = self.crashes = self.snoozes = 0
         self.interrupted = False
+        self.tried_at = None
         self.begun = 0
