@@ -231,7 +231,12 @@ def take_over(
     """Let what was asked for during a run take effect, now that its occurrence is over."""
     if following.how == "debounce":
         new = following.task
-        fields = {"args": new.args, "run_at": new.run_at, "occurrence_at": new.occurrence_at}
+        fields = {
+            "args": new.args,
+            "run_at": new.run_at,
+            "occurrence_at": new.occurrence_at,
+            "expires_at": new.expires_at,
+        }
         return replace(
             task, status=Status.PENDING, following=None, runs=0, finished_at=None, reason=None, **FRESH, **fields
         ), []

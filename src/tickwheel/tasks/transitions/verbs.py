@@ -75,11 +75,30 @@ def check_debounce(task: Task, on_conflict: OnConflict) -> None:
 
 
 def _debounce(there: Task, new: Task) -> Task:
+    """Let a task run at another time with other arguments; where it goes does not change."""
+    if there.handler != new.handler:
+        raise InvalidTask(
+            f"task {there.id!r} is for handler {there.handler!r}, and debounce does not give it to {new.handler!r}; "
+            "use another id, or on_conflict='replace'"
+        ).within("handler")
+    if there.webhook != new.webhook:
+        raise InvalidTask(
+            f"task {there.id!r} goes to another webhook, and debounce does not change that; "
+            "use another id, or on_conflict='replace'"
+        ).within("webhook")
+    before = there if there.following is None else there.following.task
+    expires_at = before.expires_at if new.expires_at is None else new.expires_at
     if there.status is Status.RUNNING or there.following is not None:
-        following = replace(new, following=None)
+        following = replace(new, following=None, expires_at=expires_at)
         return replace(there, following=Following("debounce", following), version=there.version + 1)
     return replace(
-        there, args=new.args, run_at=new.run_at, occurrence_at=new.run_at, version=there.version + 1, **FRESH
+        there,
+        args=new.args,
+        run_at=new.run_at,
+        occurrence_at=new.run_at,
+        expires_at=expires_at,
+        version=there.version + 1,
+        **FRESH,
     )
 
 

@@ -42,8 +42,7 @@ def add(
     if on_conflict == "keep":
         return there, None
     if on_conflict == "debounce" and there.state != "completed":
-        there.debounce(new.args, new.origin)
-        return there, None
+        return there, None if there.debounce(new) else InvalidTask
     replaced = there.replace(new)
     return replaced or there, None if replaced else TaskRunning
 
@@ -63,6 +62,7 @@ class Modelled:
     catch_up: int = 100
     expires_at: int | None = None
     by_calendar: bool = False  # a cron expression: its grid is the same for all, and `origin` one of its points
+    handler: str = "orders.cancel"
     args: dict[str, Any] = field(default_factory=dict)
     at_moment: bool = False  # its next run was given a moment of its own, and does not follow from the interval
 
@@ -284,13 +284,19 @@ class Modelled:
             self.runs = min(self.runs, self.times - 1) if self.times > 0 else self.runs
         return True
 
-    def debounce(self, args: dict[str, Any], due_at: int) -> bool:
+    def debounce(self, new: "Modelled") -> bool:
         """Take new arguments and a new time, or keep them for one following run, also if this one is to stop."""
+        if self.handler != new.handler:
+            return False
         if self.state == "running" or self.later is not None:
-            self.later = ("debounce", args, Modelled(origin=due_at))
+            if new.expires_at is None:
+                last = None if self.later is None else self.later[2]
+                new.expires_at = (last or self).expires_at
+            self.later = ("debounce", new.args, new)
             return True
-        self.args, self.back_at, self.forced = args, None, False
-        self.due_at = self.occurrence_at = due_at
+        self.expires_at = self.expires_at if new.expires_at is None else new.expires_at
+        self.args, self.back_at, self.forced = new.args, None, False
+        self.due_at = self.occurrence_at = new.origin
         self._begin_occurrence()
         return True
 
@@ -522,6 +528,7 @@ class Modelled:
         assert new is not None
         self.state, self.forced, self.back_at, self.runs = "pending", False, None, 0
         self.due_at = self.occurrence_at = new.origin
+        self.expires_at = new.expires_at
         self._begin_occurrence()
         return None
 
