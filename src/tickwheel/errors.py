@@ -70,6 +70,7 @@ __all__ = [
     "RunTimedOut",
     "SchedulerForked",
     "SchedulerNotStarted",
+    "SchedulerOnOtherLoop",
     "SchemaTooNew",
     "ServerAway",
     "ServerRefused",
@@ -671,6 +672,17 @@ class SchedulerForked(TickwheelError, RuntimeError):
         super().__init__(
             f"this AsyncScheduler was started in process {process} and cannot be used in a forked child of it; "
             "start it after the fork, or use Scheduler, which starts afresh in the child"
+        )
+
+
+class SchedulerOnOtherLoop(TickwheelError, RuntimeError):
+    """An `AsyncScheduler` is used on another event loop than the one it was started on."""
+
+    def __init__(self, *, closed: bool = False) -> None:
+        self.closed = closed  # the loop it was started on: nothing of it runs any more
+        super().__init__(
+            f"this AsyncScheduler was started on another event loop{', which is closed' if closed else ''}; start it, "
+            "use it and stop it on one loop (within one asyncio.run()), or use the blocking Scheduler"
         )
 
 

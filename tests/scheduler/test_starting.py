@@ -13,7 +13,7 @@ import pytest
 
 from tests.scheduler.worlds import World
 from tickwheel import aio
-from tickwheel.errors import SchedulerNotStarted
+from tickwheel.errors import SchedulerNotStarted, SchedulerOnOtherLoop
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.stores import Store
 from tickwheel.stores.memory import MemoryStore
@@ -232,6 +232,35 @@ def test_a_scheduler_that_is_not_started_says_so(world: World, verb: str) -> Non
         await check_stopped(world, scheduler)
 
     aio.run(main(), clock=world.clock)
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "start", "stop"])
+def test_a_scheduler_that_was_started_on_another_loop_says_so(verb: str, tmp_path: Path) -> None:
+    scheduler = AsyncScheduler(f"sqlite:///{tmp_path / 'tasks.db'}")
+
+    @scheduler.task("note")
+    async def note(what: str) -> None: ...
+
+    async def call() -> None:
+        calling = (
+            scheduler.start() if verb == "start" else scheduler.stop(0) if verb == "stop" else VERBS[verb](scheduler)
+        )
+        await asyncio.wait_for(calling, PATIENCE_S)
+
+    with asyncio.Runner() as runner:
+        runner.run(scheduler.start())
+        with pytest.raises(SchedulerOnOtherLoop, match="on another event loop; start it, use it and stop it on one"):
+            asyncio.run(call())
+        runner.run(scheduler.stop())
+    asyncio.run(scheduler.stop())  # it is stopped: no effect
+
+
+def test_a_scheduler_whose_loop_is_closed_neither_hangs_nor_acknowledges() -> None:
+    scheduler = AsyncScheduler("memory://", run=False)
+    asyncio.run(scheduler.start())
+    for call in (scheduler.add("note"), scheduler.start(), scheduler.stop()):
+        with pytest.raises(SchedulerOnOtherLoop, match="another event loop, which is closed"):
+            asyncio.run(asyncio.wait_for(call, PATIENCE_S))
 
 
 def test_a_handler_can_add_tasks_while_the_scheduler_stops(world: World) -> None:

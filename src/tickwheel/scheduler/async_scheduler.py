@@ -32,6 +32,7 @@ from tickwheel.errors import (
     NoQueuesHere,
     SchedulerForked,
     SchedulerNotStarted,
+    SchedulerOnOtherLoop,
     TaskFinished,
 )
 from tickwheel.observe.events import Events
@@ -96,6 +97,7 @@ class AsyncScheduler(Verbs):
         self._store: Store | None = None
         self._engine: Engine | None = None
         self._process = os.getpid()  # in which it was started last
+        self._loop: asyncio.AbstractEventLoop | None = None  # on which it was started last
         self._turns_on: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._stopping = False
         self._stopped = False  # it was started before
@@ -156,7 +158,7 @@ class AsyncScheduler(Verbs):
 
         If that fails or is cancelled, it is as before: nothing runs, and no partition is held.
         """
-        self._check_process()
+        self._check_place()
         async with self._turns:
             if self._store is None:
                 await self._start()
@@ -182,6 +184,7 @@ class AsyncScheduler(Verbs):
             if store is not where:
                 await uninterrupted(store.close())
             raise
+        self._loop = asyncio.get_running_loop()
         self._store, self._engine, self.startup_report, self._stopped = store, engine, report, False
 
     def _make_engine(self, store: Store) -> Engine:
@@ -204,7 +207,7 @@ class AsyncScheduler(Verbs):
         elsewhere, or later. A call that comes while another one waits can make the wait shorter; one that is cancelled
         waits no longer, and raises when everything is stopped.
         """
-        self._check_process()
+        self._check_place()
         grace_s = self._options.grace_s if grace is None else to_ms(grace) / 1000
         if self._stopping and grace is not None:
             self._limit_grace(grace_s)
@@ -226,7 +229,7 @@ class AsyncScheduler(Verbs):
             if self._engine is not None:
                 await self._engine.stop(grace_s)
         finally:
-            store, self._store, self._engine = self._store, None, None
+            store, self._store, self._engine, self._loop = self._store, None, None, None
             self._stopping, self._stopped = False, True
             for waiting in self._running_forever:
                 waiting.set()
@@ -249,13 +252,18 @@ class AsyncScheduler(Verbs):
             self._turns_on = loop, asyncio.Lock()
         return self._turns_on[1]
 
-    def _check_process(self) -> None:
-        if self._store is not None and self._process != os.getpid():
+    def _check_place(self) -> None:
+        """Raise if it was started in another process, or on another loop: what it has there cannot be used here."""
+        if self._store is None:
+            return
+        if self._process != os.getpid():
             raise SchedulerForked(self._process)
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise SchedulerOnOtherLoop(closed=self._loop.is_closed())
 
     def _leave_to_parent(self) -> None:
         """In a forked child: be as if never started, and touch nothing of what the parent started."""
-        self._store = self._engine = self._turns_on = None
+        self._store = self._engine = self._loop = self._turns_on = None
         self._registry.on_new = None
         self._running_forever = set()
         self._stopping = False
@@ -483,7 +491,7 @@ class AsyncScheduler(Verbs):
     def _opened(self) -> Store:
         if self._store is None:
             raise SchedulerNotStarted(stopped=self._stopped)
-        self._check_process()
+        self._check_place()
         return self._store
 
     async def _set_clock(self) -> None:
