@@ -49,6 +49,7 @@ from tickwheel.scheduler.task_builder import TaskFields, check_time, check_timeo
 from tickwheel.scheduler.verbs import Verbs
 from tickwheel.stores import open_store
 from tickwheel.stores.contract import Conflict, Filter, OnConflict, Order, Page, Store
+from tickwheel.stores.urls import absolute_url
 from tickwheel.stores.validation import BATCH_MAX, check_batch, check_id, check_limit, check_on_conflict, check_reason
 from tickwheel.tasks import transitions
 from tickwheel.tasks.destinations import check_queue
@@ -80,7 +81,7 @@ class AsyncScheduler(Verbs):
         webhooks: WebhookSender | None = None,
         **options: Any,
     ) -> None:
-        self._where = store
+        self._where = absolute_url(store) if isinstance(store, str) else store  # the program may change its folder
         self._run = flag("run", run, InvalidOption)
         self._create = flag("create", create, InvalidOption)
         if rng is not None and not isinstance(rng, Random):
@@ -148,7 +149,7 @@ class AsyncScheduler(Verbs):
 
     def _configure(self, store: str | None, **options: Any) -> None:
         """Replace its store, or some of its options, before it is started."""
-        self._where = self._where if store is None else store
+        self._where = self._where if store is None else absolute_url(store)
         self._options = msgspec.structs.replace(self._options, **options)
 
     # -- begin and end
