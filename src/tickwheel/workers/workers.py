@@ -57,6 +57,7 @@ START_S_MAX = 30.0  # for a process to start and import what it runs: large pack
 BEGIN_CHECK_S = 0.05  # between two looks whether a run has begun that is not out of time before
 LOOP_SLOTS = 16  # runs that the loop begins in a moment; one a slot is lost if the process dies before
 LOOP_AHEAD = 500  # runs that may wait for the loop to begin them, besides as many as ended lately: some 50 ms
+ALARM_LATE_S = 0.01  # a run that ends within so much of its timeout may be over before its alarm rings
 STUCK_AFTER_S = 1.0  # after its timeout, for a thread to look at its flag
 WARN_AFTER_S = 30.0  # a run that was stopped and goes on for so long does not look at its flag
 
@@ -283,6 +284,11 @@ class Workers:
         if job.handler.concurrency is not None:
             self._rates[f"handler {job.handler.name}"].add(now_s)
         ending = self._rates[pool].add(now_s)
+        if pool == "loop" and job.began_s is not None and job.error is None:
+            # Its alarm cannot ring while the loop is blocked. What runs elsewhere may have ended in time all the same.
+            timeout_s = job.task.timeout_ms / 1000
+            if now_s - job.began_s > timeout_s + ALARM_LATE_S:
+                job.error = RunTimedOut(job.task.id, timeout_s)
         if job.error is not None or outcome.error is not None:
             outcome = _told(job, outcome)
         self._tell(job, outcome)
