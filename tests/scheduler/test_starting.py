@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from tests.scheduler.worlds import World
 from tickwheel import aio
 from tickwheel.errors import SchedulerNotStarted, SchedulerOnOtherLoop
-from tickwheel.scheduler import AsyncScheduler
+from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.stores import Store
 from tickwheel.stores.memory import MemoryStore
 from tickwheel.tasks import Status
@@ -359,6 +360,42 @@ def test_a_released_task_runs_elsewhere_while_the_first_scheduler_still_drains()
 
 
 # -- the grace period
+
+
+@pytest.mark.parametrize(("where", "anew"), [("sqlite", False), ("sqlite", True), ("a store", False)])
+def test_a_thread_that_outlives_stop_keeps_its_task_from_running_beside_it(
+    where: str, anew: bool, tmp_path: Path
+) -> None:
+    calls: list[str] = []
+    begun, may_return, after, again = (threading.Event() for _ in range(4))
+
+    def hold() -> None:
+        calls.append("hold")
+        (begun if len(calls) == 1 else again).set()
+        assert may_return.wait(PATIENCE_S)
+
+    def make() -> Scheduler:
+        store = MemoryStore(now_ms=lambda: time.time_ns() // 1_000_000)
+        scheduler = Scheduler(f"sqlite:///{tmp_path / 'tasks.db'}" if where == "sqlite" else store)
+        scheduler.task("hold")(hold)
+        scheduler.task("after")(after.set)
+        return scheduler
+
+    scheduler = make()
+    with scheduler:
+        scheduler.add("hold", id="held")
+        assert begun.wait(PATIENCE_S)
+        scheduler.stop(0)
+    if anew:
+        scheduler = make()
+    with scheduler:
+        scheduler.add("after", priority=-1)
+        assert after.wait(PATIENCE_S)
+        held = scheduler.get("held")
+        assert (held.status, held.reason_code, calls) == (Status.PENDING, "no_capacity", ["hold"])
+        may_return.set()
+        assert again.wait(PATIENCE_S)
+    assert calls == ["hold", "hold"]
 
 
 def test_a_grace_period_can_be_given_to_stop(world: World) -> None:

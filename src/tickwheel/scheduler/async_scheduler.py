@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from random import Random
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -63,6 +63,11 @@ __all__ = ["AsyncScheduler"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Tasks of a URL whose functions are still on a thread, though their scheduler was stopped; a child has no threads.
+OUTLIVING: Final[dict[str, set[str]]] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=OUTLIVING.clear)
+
 
 class AsyncScheduler(Verbs):
     """Durable tasks in one store. With `run=False` it only adds, and others run.
@@ -103,6 +108,7 @@ class AsyncScheduler(Verbs):
         self._stopping = False
         self._stopped = False  # it was started before
         self._running_forever: set[asyncio.Event] = set()  # to be set when it is stopped
+        self._outliving: set[str] = set()  # as OUTLIVING, of a store that it was given
         self.events = Events()
         self.startup_report: StartupReport | None = None
 
@@ -189,11 +195,16 @@ class AsyncScheduler(Verbs):
         self._store, self._engine, self.startup_report, self._stopped = store, engine, report, False
 
     def _make_engine(self, store: Store) -> Engine:
-        options = self._options
+        options, where = self._options, self._where
+        workers = Workers(threads=options.threads, processes=options.processes, queue_max=options.in_flight_max)
+        if not isinstance(where, str):
+            workers.outliving = self._outliving
+        elif where != "memory://":  # that is another store with each start
+            workers.outliving = OUTLIVING.setdefault(where, set())
         return Engine(
             store,
             self._registry,
-            Workers(threads=options.threads, processes=options.processes, queue_max=options.in_flight_max),
+            workers,
             node=next(self._new_ids(self._now(), 1)),
             clock=self._clock,
             events=self.events,
@@ -267,6 +278,7 @@ class AsyncScheduler(Verbs):
         self._store = self._engine = self._loop = self._turns_on = None
         self._registry.on_new = None
         self._running_forever = set()
+        self._outliving = set()
         self._stopping = False
 
     async def __aenter__(self) -> Self:

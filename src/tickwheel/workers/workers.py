@@ -24,6 +24,7 @@ from asyncio import AbstractEventLoop, CancelledError, Future
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Literal
 
 from tickwheel.errors import (
@@ -86,6 +87,8 @@ class Workers:
         self.on_free: Callable[[], None] | None = None  # called soon after runs are over, and their places free
         self.start_s_max = START_S_MAX  # a process that is not ready to run by then is killed
         self.stuck: set[str] = set()  # tasks whose functions ignore their timeout, on a thread or on the loop
+        # Tasks whose functions are on threads of workers that were closed; workers of one store may share it.
+        self.outliving: set[str] = set()
         self._queue_max = queue_max
         self._warn_after_s = warn_after_s
         self._stuck_after_s = stuck_after_s
@@ -412,10 +415,19 @@ class Workers:
         # Tasks and processes go when they are told to; a thread, and what has ignored its timeout, is left to itself.
         await asyncio.gather(*(self._unwind(job) for job in late if job.task.id not in self.stuck))
         for job in late:
+            if job.pool == "thread":
+                self._note_outliving(job)
             self._give_up(job)
         for pool in self._pools.values():
             await pool.close()
         return sorted(job.task.id for job in late)
+
+    def _note_outliving(self, job: Job) -> None:
+        """Remember a run that holds a thread until it returns, which nothing of these workers is there to see."""
+        self.outliving.add(job.task.id)
+        job.on_return = partial(self.outliving.discard, job.task.id)
+        if job.returned:
+            self.outliving.discard(job.task.id)
 
 
 def _told(job: Job, outcome: Outcome) -> Outcome:
