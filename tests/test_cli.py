@@ -147,7 +147,7 @@ def test_a_worker_runs_what_was_added_and_ends_cleanly_when_asked(shop: Path) ->
     with subprocess.Popen(command, cwd=shop, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
         ready = worker.stdout.readline()
-        assert "ready: 1 handler (shout), 64 partitions of sqlite:///tasks.db, process" in ready
+        assert f"ready: 1 handler (shout), 64 partitions of sqlite:///{shop}/tasks.db, process" in ready
         assert "1 tasks overdue" in worker.stdout.readline()
         tickwheel(shop, "add", "shout", '{"word": "wheel"}', "--id", "second")
         for name, result in (("first", "TICK"), ("second", "WHEEL")):
@@ -195,7 +195,7 @@ def test_a_worker_logs_failures_and_takes_store_concurrency_and_metrics_port(tmp
         assert worker.stdout is not None
         found = re.search(r"http://localhost:(\d+)/metrics", worker.stdout.readline())
         assert found is not None
-        assert "2 handlers (count, fail), 64 partitions of sqlite:///tasks.db" in worker.stdout.readline()
+        assert f"2 handlers (count, fail), 64 partitions of sqlite:///{tmp_path}/tasks.db" in worker.stdout.readline()
         while any(task["status"] in ("pending", "running") for task in answer(tmp_path, "list")["tasks"]):
             pass
         with urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/metrics", timeout=60) as metrics:
@@ -304,7 +304,7 @@ CHANGING = ["cancel x", "pause x", "resume x", "run-now x", "retry x", "reschedu
 @pytest.mark.parametrize("command", ["list", "doctor", "show x", "cluster", "simulate", *CHANGING])
 def test_only_add_creates_a_store(tmp_path: Path, command: str) -> None:
     said = tickwheel(tmp_path, *command.split(), code=1)
-    assert "no such file: tasks.db; check the path, or create it with" in said
+    assert f"no such file: {tmp_path}/tasks.db; check the path, or create it with" in said
     assert not list(tmp_path.iterdir())
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "FarSchedulerUnfit",
     "ForeignTimer",
     "ForeignWorkers",
+    "ForgottenCoroutine",
     "HandMovedBack",
     "InstanceStuck",
     "InvalidArguments",
@@ -71,6 +72,7 @@ __all__ = [
     "RunTimedOut",
     "SchedulerForked",
     "SchedulerNotStarted",
+    "SchedulerOnOtherLoop",
     "SchemaTooNew",
     "ServerAway",
     "ServerRefused",
@@ -553,12 +555,14 @@ class DuplicateHandler(TickwheelError, ValueError):
 class DuplicateTask(TickwheelError, ValueError):
     """A task with this id is in the store, and has neither failed nor been cancelled."""
 
-    def __init__(self, task: Any, *, unreadable: bool = False) -> None:
-        self.task = task  # the one that is there
+    def __init__(self, task: Any, *, unreadable: bool = False, in_batch: bool = False) -> None:
+        self.task = task  # the one that is there, or comes first in the batch
         self.task_id: str = task.id
         super().__init__(
             f"there is a task {shown(task.id)} already, which this version cannot read; delete it, or choose another id"
             if unreadable
+            else f"id {shown(task.id)} is in this batch more than once; nothing was added, give each task its own id"
+            if in_batch
             else f"there is a task {shown(task.id)} already ({task.status}); on_conflict='keep' returns it, 'replace' "
             "puts the new one in its place, 'debounce' gives it the new time and arguments"
         )
@@ -685,6 +689,17 @@ class SchedulerForked(TickwheelError, RuntimeError):
         )
 
 
+class SchedulerOnOtherLoop(TickwheelError, RuntimeError):
+    """An `AsyncScheduler` is used on another event loop than the one it was started on."""
+
+    def __init__(self, *, closed: bool = False) -> None:
+        self.closed = closed  # the loop it was started on: nothing of it runs any more
+        super().__init__(
+            f"this AsyncScheduler was started on another event loop{', which is closed' if closed else ''}; start it, "
+            "use it and stop it on one loop (within one asyncio.run()), or use the blocking Scheduler"
+        )
+
+
 class UnknownStore(TickwheelError, ValueError):
     """No store goes by this URL."""
 
@@ -743,6 +758,19 @@ class InvalidResult(TickwheelError, TypeError):
         super().__init__(
             f"the result of task {shown(task_id)} cannot be stored: {why}; handler {shown(handler)} has run and is not "
             "run again, let it return numbers, text, lists and dictionaries, or None"
+        )
+
+
+class ForgottenCoroutine(InvalidResult):
+    """A plain function returned a coroutine, which nobody awaits: a wrapper around an async function, mostly."""
+
+    def __init__(self, handler: str, task_id: str) -> None:
+        self.handler = handler
+        self.task_id = task_id
+        TickwheelError.__init__(
+            self,
+            f"handler {shown(handler)} of task {shown(task_id)} returned a coroutine that nobody awaits, so what is in "
+            "it was not run; register an async function, and make a wrapper around one async as well",
         )
 
 

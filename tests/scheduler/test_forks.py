@@ -101,6 +101,26 @@ with adder:
     assert printed == ["['child', 'later', 'parent']"]
 
 
+def test_a_child_in_another_folder_uses_the_file_of_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    printed = run_program(
+        tmp_path,
+        BEGINNING
+        + """
+adder = Scheduler("sqlite:///tasks.db", run=False).start()
+
+def work():
+    os.chdir("elsewhere")
+    adder.add("note", {"what": "child"}, id="child", delay="1h")
+    adder.stop()
+
+join(fork(work))
+print(adder.get("child").status, os.listdir("elsewhere"))
+""",
+    )
+    assert printed == ["pending []"]
+
+
 def test_a_fork_in_the_middle_of_writes_waits_for_them_and_loses_nothing(tmp_path: Path) -> None:
     printed = run_program(
         tmp_path,

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +14,8 @@ import pytest
 
 from tests.scheduler.worlds import World
 from tickwheel import aio
-from tickwheel.errors import SchedulerNotStarted
-from tickwheel.scheduler import AsyncScheduler
+from tickwheel.errors import SchedulerNotStarted, SchedulerOnOtherLoop
+from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.stores import Store
 from tickwheel.stores.memory import MemoryStore
 from tickwheel.tasks import Status
@@ -234,6 +235,35 @@ def test_a_scheduler_that_is_not_started_says_so(world: World, verb: str) -> Non
     aio.run(main(), clock=world.clock)
 
 
+@pytest.mark.parametrize("verb", [*VERBS, "start", "stop"])
+def test_a_scheduler_that_was_started_on_another_loop_says_so(verb: str, tmp_path: Path) -> None:
+    scheduler = AsyncScheduler(f"sqlite:///{tmp_path / 'tasks.db'}")
+
+    @scheduler.task("note")
+    async def note(what: str) -> None: ...
+
+    async def call() -> None:
+        calling = (
+            scheduler.start() if verb == "start" else scheduler.stop(0) if verb == "stop" else VERBS[verb](scheduler)
+        )
+        await asyncio.wait_for(calling, PATIENCE_S)
+
+    with asyncio.Runner() as runner:
+        runner.run(scheduler.start())
+        with pytest.raises(SchedulerOnOtherLoop, match="on another event loop; start it, use it and stop it on one"):
+            asyncio.run(call())
+        runner.run(scheduler.stop())
+    asyncio.run(scheduler.stop())  # it is stopped: no effect
+
+
+def test_a_scheduler_whose_loop_is_closed_neither_hangs_nor_acknowledges() -> None:
+    scheduler = AsyncScheduler("memory://", run=False)
+    asyncio.run(scheduler.start())
+    for call in (scheduler.add("note"), scheduler.start(), scheduler.stop()):
+        with pytest.raises(SchedulerOnOtherLoop, match="another event loop, which is closed"):
+            asyncio.run(asyncio.wait_for(call, PATIENCE_S))
+
+
 def test_a_handler_can_add_tasks_while_the_scheduler_stops(world: World) -> None:
     async def main() -> None:
         scheduler = world.scheduler()
@@ -330,6 +360,42 @@ def test_a_released_task_runs_elsewhere_while_the_first_scheduler_still_drains()
 
 
 # -- the grace period
+
+
+@pytest.mark.parametrize(("where", "anew"), [("sqlite", False), ("sqlite", True), ("a store", False)])
+def test_a_thread_that_outlives_stop_keeps_its_task_from_running_beside_it(
+    where: str, anew: bool, tmp_path: Path
+) -> None:
+    calls: list[str] = []
+    begun, may_return, after, again = (threading.Event() for _ in range(4))
+
+    def hold() -> None:
+        calls.append("hold")
+        (begun if len(calls) == 1 else again).set()
+        assert may_return.wait(PATIENCE_S)
+
+    def make() -> Scheduler:
+        store = MemoryStore(now_ms=lambda: time.time_ns() // 1_000_000)
+        scheduler = Scheduler(f"sqlite:///{tmp_path / 'tasks.db'}" if where == "sqlite" else store)
+        scheduler.task("hold")(hold)
+        scheduler.task("after")(after.set)
+        return scheduler
+
+    scheduler = make()
+    with scheduler:
+        scheduler.add("hold", id="held")
+        assert begun.wait(PATIENCE_S)
+        scheduler.stop(0)
+    if anew:
+        scheduler = make()
+    with scheduler:
+        scheduler.add("after", priority=-1)
+        assert after.wait(PATIENCE_S)
+        held = scheduler.get("held")
+        assert (held.status, held.reason_code, calls) == (Status.PENDING, "no_capacity", ["hold"])
+        may_return.set()
+        assert again.wait(PATIENCE_S)
+    assert calls == ["hold", "hold"]
 
 
 def test_a_grace_period_can_be_given_to_stop(world: World) -> None:

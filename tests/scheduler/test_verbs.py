@@ -27,6 +27,33 @@ def world() -> World:
     return World()
 
 
+def test_a_handler_brings_its_policy_also_where_no_tasks_are_run(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("orders.cancel", retries=3, timeout="7s")
+        def cancel_order(order_id: int) -> None: ...
+
+        for handler in ("orders.cancel", cancel_order):
+            task = await scheduler.add(handler, {"order_id": 7}, delay=60)
+            assert (task.handler, task.retry.retries, task.timeout_ms) == ("orders.cancel", 3, 7000)
+        elsewhere = await scheduler.add("orders.remind", delay=60)
+        assert (elsewhere.retry.retries, elsewhere.timeout_ms) == (0, 300_000)
+
+    world.play(story, run=False)
+
+
+def test_an_id_that_is_twice_in_a_batch_is_said_to_be(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        batch = [{"handler": "note", "args": {"what": "a"}, "id": each} for each in ("one", "dup", "dup")]
+        with pytest.raises(DuplicateTask, match="id 'dup' is in this batch more than once; nothing was added"):
+            await scheduler.add_many(batch)
+        assert (await scheduler.list()).tasks == []
+        await scheduler.add_many(batch[:2])
+        with pytest.raises(DuplicateTask, match="there is a task 'one' already"):
+            await scheduler.add_many(batch[:2])
+
+    world.play(story)
+
+
 def test_what_has_expired_when_it_comes_due_is_cancelled(world: World) -> None:
     def until(seconds: int) -> datetime:
         return datetime.fromtimestamp(world.now() / 1000 + seconds, UTC)

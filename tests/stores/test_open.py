@@ -13,6 +13,7 @@ from tickwheel.errors import MissingExtra, SchemaTooNew, StoreError, StoreUnavai
 from tickwheel.stores import MemoryStore, open_store
 from tickwheel.stores.sqlite import SqliteStore
 from tickwheel.stores.sqlite.statements import MIGRATIONS
+from tickwheel.stores.urls import absolute_url, path_of
 from tickwheel.testing.stores.scenario import task
 from tickwheel.workflow.instances import open_instances
 
@@ -67,6 +68,17 @@ def test_a_url_never_names_another_file(tmp_path: Path, monkeypatch: pytest.Monk
 def test_reserved_characters_are_percent_encoded(tmp_path: Path) -> None:
     asyncio.run(open_and_close(f"sqlite:///{tmp_path}/a%231%3Fx%0A.db"))
     assert [each.name for each in tmp_path.iterdir()] == ["a#1?x\n.db"]
+
+
+def test_a_relative_url_can_be_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a #1"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert path_of(absolute_url("sqlite:///some%20tasks.db")) == folder / "some tasks.db"
+    for url in ("sqlite:////var/tasks.db", "sqlite://tasks.db", "memory://", "postgresql://host/shop"):
+        assert absolute_url(url) == url
+    folder.rmdir()
+    assert absolute_url("sqlite:///tasks.db") == "sqlite:///tasks.db", "there is no folder; opening it says so"
 
 
 def test_a_message_about_a_url_has_no_password() -> None:

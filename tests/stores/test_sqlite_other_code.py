@@ -382,13 +382,71 @@ def test_two_stores_of_a_process_share_a_file(path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["tasks.db"]
 
 
+def in_another_process_as(path: Path) -> str:
+    """Open a file with a store of another process, add a task, and return what went wrong."""
+    program = """
+import asyncio, sys
+from tests.stores.children import opened
+from tickwheel.testing.stores.scenario import task
+
+async def main():
+    try:
+        store = await opened(sys.argv[1])
+        await store.add([task("other")])
+        await store.close()
+    except RuntimeError as error:
+        print(error)
+
+asyncio.run(main())
+"""
+    command = [sys.executable, "-c", program, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_a_file_with_two_names_is_rejected_also_if_another_process_has_it_open(path: Path) -> None:
+    link = path.with_name("link.db")
+
+    async def work(store: SqliteStore) -> None:
+        await store.add([task("a")])
+        link.hardlink_to(path)
+        assert "2 names (hard links)" in in_another_process_as(link)
+        await store.add([task("b")])
+
+    run(work, path)
+    assert "2 names (hard links)" in in_another_process_as(path)
+    link.unlink()
+    assert not in_another_process_as(path)
+    assert in_another_process(path) == ("ok", {"a", "b", "other"})
+
+
+@pytest.mark.skipif(not file_locks.SUPPORTED, reason="needs open file description locks")
+def test_a_file_that_another_process_has_open_under_another_name_is_rejected(path: Path) -> None:
+    """As a mount of the file without its folder, for which one has to be root: one name after another, never two."""
+    moved = path.with_name("moved.db")
+
+    async def work(store: SqliteStore) -> None:
+        await store.add([task("a")])
+        os.rename(path, moved)  # noqa: PTH104 - in a coroutine, where a Path is taken for blocking
+        try:
+            assert "under another name" in in_another_process_as(moved)
+            assert sorted(each.name for each in path.parent.glob("moved.db*")) == ["moved.db"]
+        finally:
+            os.rename(moved, path)  # noqa: PTH104 - as above
+        await store.add([task("b")])
+        assert not in_another_process_as(path)
+
+    run(work, path)
+    assert in_another_process(path) == ("ok", {"a", "b", "other"})
+
+
 def test_a_second_name_of_an_open_file_is_rejected(path: Path) -> None:
     async def work(store: SqliteStore) -> None:
         await store.add([task("a")])
         link = path.with_name("link.db")
         link.hardlink_to(path)
-        with pytest.raises(StoreUnavailable, match="hard link"):
-            await opened(str(link))
+        for name in (link, path):
+            with pytest.raises(StoreUnavailable, match="hard link"):
+                await opened(str(name))
         link.unlink()
         link.symlink_to(path)
         async with at(link) as other:

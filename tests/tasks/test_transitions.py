@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tickwheel.errors import DuplicateTask, InvalidTask, TaskFinished, TaskRunning, VersionMismatch
-from tickwheel.tasks import ENDED, Every, Status, Task, transitions
+from tickwheel.tasks import ENDED, Every, Status, Task, Webhook, transitions
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000
@@ -133,6 +133,30 @@ def test_debounce_is_for_one_offs() -> None:
     for there, new in ((True, False), (False, True)):
         with pytest.raises(InvalidTask):
             transitions.add(make("pending", recurring=there), make("pending", recurring=new), "debounce")
+
+
+def test_debounce_does_not_change_where_a_task_goes() -> None:
+    for state in ("pending", "paused", "running"):
+        there = make(state, handler="orders.cancel")
+        with pytest.raises(InvalidTask, match=r"'orders\.cancel'.*'orders\.remind'"):
+            transitions.add(there, make("pending", handler="orders.remind"), "debounce")
+    sent = make("pending", handler="webhook", webhook=Webhook(url="https://example.org/a"))
+    with pytest.raises(InvalidTask, match="another webhook"):
+        transitions.add(sent, replace(sent, webhook=Webhook(url="https://example.org/b")), "debounce")
+
+
+def test_a_debounced_task_expires_as_it_was_said_last() -> None:
+    first, second = NOW + 5 * MINUTE, NOW + 9 * MINUTE
+    for state in ("pending", "running"):
+        there = make(state, expires_at=first)
+        for given, expected in (((), first), ((None,), first), ((second,), second), ((second, None), second)):
+            task = there
+            for expires_at in given:
+                task, _ = transitions.add(task, make("pending", expires_at=expires_at), "debounce")
+            if state == "running" and given:
+                assert task.expires_at == first, "that of the present run"
+                task = finished(task, transitions.succeed(there, None, NOW + MINUTE), NOW + MINUTE)
+            assert task.expires_at == expected
 
 
 def test_an_update_needs_the_version_that_was_read() -> None:
@@ -331,6 +355,21 @@ def test_run_now_of_what_waits_to_be_tried_again_tries_it_now() -> None:
         None,
         1,
     )
+
+
+def test_pause_gives_what_waits_to_be_tried_again_its_time_back() -> None:
+    for recurring in (False, True):
+        claimed = make("running", recurring=recurring, retry=transitions_retry())
+        waiting = transitions.fail(claimed, "boom", NOW + MINUTE, 0.0).task
+        asked = transitions.run_now(transitions.pause(waiting), NOW + MINUTE + 5)
+        withdrawn = transitions.pause(asked)
+        assert (withdrawn.listed_status, withdrawn.run_at) == (Status.PAUSED, waiting.run_at)
+        assert withdrawn.occurrence_at == waiting.occurrence_at
+        moved = transitions.pause(transitions.reschedule(asked, NOW + 10 * MINUTE))
+        assert moved.run_at == NOW + 10 * MINUTE, "the time it was given since then"
+        begun = transitions.claim(asked, NOW + MINUTE + 5)
+        interrupted = transitions.interrupt(begun, NOW + MINUTE + 6).task
+        assert transitions.pause(interrupted).run_at == NOW + MINUTE + 6, "it is to run again, not to wait longer"
 
 
 # -- reschedule, resume, retry of a series

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tickwheel.tasks import LEGAL, Cron, Every, LatePolicy, Once, RetryPolicy, RunStatus, Status, Task, transitions
+from tickwheel.tasks.transitions.series import recent_points
 
 NOW = 1_800_000_000_000
 MINUTE = 60_000
@@ -187,6 +188,56 @@ def test_skip_runs_nothing_that_was_missed() -> None:
     once = down_for(10 * MINUTE, claimed(late=LatePolicy(mode="skip")))
     assert isinstance(once, transitions.Ended)
     assert (once.task.status, once.task.reason_code) == (Status.CANCELLED, "skipped")
+
+
+@pytest.mark.parametrize("mode", ["run_once", "run_all", "skip"])
+@pytest.mark.parametrize("expression", ["* * * 1 *", "* * * * 1 *"])
+def test_a_calendar_of_one_month_that_was_missed_is_not_read_from_its_beginning(
+    expression: str, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    january = 1_704_067_200_000
+    march = january + 60 * 1440 * MINUTE
+    cron = Cron(expression=expression)
+    task = series(trigger=cron, run_at=january, occurrence_at=january, late=LatePolicy(mode=mode))
+    read: list[int] = []
+    next_after = Cron.next_after
+
+    def count(cron: Cron, moment: int) -> int | None:
+        read.append(moment)
+        return next_after(cron, moment)
+
+    monkeypatch.setattr(Cron, "next_after", count)
+    begun = transitions.begin(task, march, owned_since=march)
+    ended = transitions.succeed(begun, None, march) if isinstance(begun, Task) else begun
+    period = 1000 if len(expression.split()) == 6 else MINUTE
+    last = january + 31 * 1440 * MINUTE - period
+    if mode == "run_all":
+        last -= 100 * period  # these are run
+    assert [run.occurrence_at for run in ended.skipped] == [last - n * period for n in reversed(range(100))]
+    assert "earlier ones" in (ended.skipped[0].reason or "")
+    assert len(read) < 3000, "there are 44,640 minutes in January"
+
+
+@given(
+    expression=st.sampled_from(
+        ["* * * 1 *", "0 0 29 2 *", "*/7 * * * * *", "0 0 1 * *", "* 0 1 * *", "30 2 * * *", "*/10 2 * * *"]
+    ),
+    tz=st.sampled_from(["UTC", "Europe/Berlin"]),
+    limit=st.integers(1, 150),
+    span_ms=st.integers(0, 40 * 1440 * MINUTE),
+    until=st.integers(1_704_067_200_000, 1_735_689_600_000),
+)
+def test_the_latest_times_of_a_calendar_are_the_end_of_all_of_them(
+    expression: str, tz: str, limit: int, span_ms: int, until: int
+) -> None:
+    task = series(trigger=Cron(expression=expression, tz=tz))
+    span_ms = min(span_ms, 4_000_000) if expression.startswith("*") else span_ms
+    all_points, moment = [], task.trigger.next_after(until - span_ms - 1)
+    while moment is not None and moment <= until:
+        all_points.append(moment)
+        moment = task.trigger.next_after(moment)
+    expected = (all_points[-limit:], len(all_points) > limit)
+    assert recent_points(task, until - span_ms, until, limit) == expected
 
 
 def test_waiting_for_a_worker_is_not_being_missed() -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from tests.workers import functions
 from tests.workers.functions import PATIENCE_S, alive, handler, in_process, task, told, worker_threads
+from tickwheel import aio
+from tickwheel.clock import VirtualClock
 from tickwheel.errors import RunCancelled, RunFailed, RunNotBegun, RunTimedOut, TaskRunning, WorkersClosed
 from tickwheel.tasks import TaskContext
 from tickwheel.workers import LoopPool, Outcome, Workers
@@ -78,6 +80,27 @@ def started(tmp_path: Path) -> str:
 
 
 # -- out of time
+
+
+@pytest.mark.parametrize(("seconds", "in_time"), [(1, True), (2.5, False)])
+def test_async_run_that_blocks_the_loop_beyond_its_timeout_is_out_of_time(seconds: float, in_time: bool) -> None:
+    clock = VirtualClock()
+
+    async def block() -> str:
+        clock.advance(seconds)
+        return "done"
+
+    async def main() -> None:
+        workers = Workers()
+        running = workers.run(handler(block), task(timeout_ms=1000))
+        if in_time:
+            assert await running == "done"
+        else:
+            with pytest.raises(RunTimedOut):
+                await running
+        assert await workers.close() == []
+
+    aio.run(main(), clock=clock)
 
 
 def test_async_run_out_of_time_is_cancelled() -> None:

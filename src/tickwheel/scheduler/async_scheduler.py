@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from random import Random
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -32,6 +32,7 @@ from tickwheel.errors import (
     NoQueuesHere,
     SchedulerForked,
     SchedulerNotStarted,
+    SchedulerOnOtherLoop,
     TaskFinished,
 )
 from tickwheel.observe.events import Events
@@ -48,6 +49,7 @@ from tickwheel.scheduler.task_builder import TaskFields, check_time, check_timeo
 from tickwheel.scheduler.verbs import Verbs
 from tickwheel.stores import open_store
 from tickwheel.stores.contract import Conflict, Filter, OnConflict, Order, Page, Store
+from tickwheel.stores.urls import absolute_url
 from tickwheel.stores.validation import BATCH_MAX, check_batch, check_id, check_limit, check_on_conflict, check_reason
 from tickwheel.tasks import transitions
 from tickwheel.tasks.destinations import check_queue
@@ -60,6 +62,11 @@ from tickwheel.workers import Workers
 __all__ = ["AsyncScheduler"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# Tasks of a URL whose functions are still on a thread, though their scheduler was stopped; a child has no threads.
+OUTLIVING: Final[dict[str, set[str]]] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=OUTLIVING.clear)
 
 
 class AsyncScheduler(Verbs):
@@ -79,7 +86,7 @@ class AsyncScheduler(Verbs):
         webhooks: WebhookSender | None = None,
         **options: Any,
     ) -> None:
-        self._where = store
+        self._where = absolute_url(store) if isinstance(store, str) else store  # the program may change its folder
         self._run = flag("run", run, InvalidOption)
         self._create = flag("create", create, InvalidOption)
         if rng is not None and not isinstance(rng, Random):
@@ -96,10 +103,12 @@ class AsyncScheduler(Verbs):
         self._store: Store | None = None
         self._engine: Engine | None = None
         self._process = os.getpid()  # in which it was started last
+        self._loop: asyncio.AbstractEventLoop | None = None  # on which it was started last
         self._turns_on: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._stopping = False
         self._stopped = False  # it was started before
         self._running_forever: set[asyncio.Event] = set()  # to be set when it is stopped
+        self._outliving: set[str] = set()  # as OUTLIVING, of a store that it was given
         self.events = Events()
         self.startup_report: StartupReport | None = None
 
@@ -146,7 +155,7 @@ class AsyncScheduler(Verbs):
 
     def _configure(self, store: str | None, **options: Any) -> None:
         """Replace its store, or some of its options, before it is started."""
-        self._where = self._where if store is None else store
+        self._where = self._where if store is None else absolute_url(store)
         self._options = msgspec.structs.replace(self._options, **options)
 
     # -- begin and end
@@ -156,7 +165,7 @@ class AsyncScheduler(Verbs):
 
         If that fails or is cancelled, it is as before: nothing runs, and no partition is held.
         """
-        self._check_process()
+        self._check_place()
         async with self._turns:
             if self._store is None:
                 await self._start()
@@ -182,14 +191,20 @@ class AsyncScheduler(Verbs):
             if store is not where:
                 await uninterrupted(store.close())
             raise
+        self._loop = asyncio.get_running_loop()
         self._store, self._engine, self.startup_report, self._stopped = store, engine, report, False
 
     def _make_engine(self, store: Store) -> Engine:
-        options = self._options
+        options, where = self._options, self._where
+        workers = Workers(threads=options.threads, processes=options.processes, queue_max=options.in_flight_max)
+        if not isinstance(where, str):
+            workers.outliving = self._outliving
+        elif where != "memory://":  # that is another store with each start
+            workers.outliving = OUTLIVING.setdefault(where, set())
         return Engine(
             store,
             self._registry,
-            Workers(threads=options.threads, processes=options.processes, queue_max=options.in_flight_max),
+            workers,
             node=next(self._new_ids(self._now(), 1)),
             clock=self._clock,
             events=self.events,
@@ -204,7 +219,7 @@ class AsyncScheduler(Verbs):
         elsewhere, or later. A call that comes while another one waits can make the wait shorter; one that is cancelled
         waits no longer, and raises when everything is stopped.
         """
-        self._check_process()
+        self._check_place()
         grace_s = self._options.grace_s if grace is None else to_ms(grace) / 1000
         if self._stopping and grace is not None:
             self._limit_grace(grace_s)
@@ -226,7 +241,7 @@ class AsyncScheduler(Verbs):
             if self._engine is not None:
                 await self._engine.stop(grace_s)
         finally:
-            store, self._store, self._engine = self._store, None, None
+            store, self._store, self._engine, self._loop = self._store, None, None, None
             self._stopping, self._stopped = False, True
             for waiting in self._running_forever:
                 waiting.set()
@@ -249,15 +264,21 @@ class AsyncScheduler(Verbs):
             self._turns_on = loop, asyncio.Lock()
         return self._turns_on[1]
 
-    def _check_process(self) -> None:
-        if self._store is not None and self._process != os.getpid():
+    def _check_place(self) -> None:
+        """Raise if it was started in another process, or on another loop: what it has there cannot be used here."""
+        if self._store is None:
+            return
+        if self._process != os.getpid():
             raise SchedulerForked(self._process)
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise SchedulerOnOtherLoop(closed=self._loop.is_closed())
 
     def _leave_to_parent(self) -> None:
         """In a forked child: be as if never started, and touch nothing of what the parent started."""
-        self._store = self._engine = self._turns_on = None
+        self._store = self._engine = self._loop = self._turns_on = None
         self._registry.on_new = None
         self._running_forever = set()
+        self._outliving = set()
         self._stopping = False
 
     async def __aenter__(self) -> Self:
@@ -483,7 +504,7 @@ class AsyncScheduler(Verbs):
     def _opened(self) -> Store:
         if self._store is None:
             raise SchedulerNotStarted(stopped=self._stopped)
-        self._check_process()
+        self._check_place()
         return self._store
 
     async def _set_clock(self) -> None:

@@ -52,7 +52,10 @@ def _function(registry: Registry, handler: str | Callable[..., Any] | None, *, h
         if not callable(handler):
             raise invalid("handler", handler, "the name of a handler, or its function")
         return registry.find(registry.name_of(handler))
-    return registry.find(destinations.check_function(handler)) if here else _elsewhere(handler)
+    if here:
+        return registry.find(destinations.check_function(handler))
+    elsewhere = _elsewhere(handler)
+    return registry.get(elsewhere.name) or elsewhere  # one that is registered here brings its policy
 
 
 @lru_cache(maxsize=1024)  # asked for with every task that is added

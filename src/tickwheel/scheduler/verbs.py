@@ -260,6 +260,8 @@ class Verbs(ABC):
                     async with self._kept_from_beginning(witnessed, on_conflict):
                         conflicts = await self._opened.add(witnessed, on_conflict)
             except DuplicateTask as error:
+                if sum(task.id == error.task_id for task in drafts) > 1:
+                    raise DuplicateTask(error.task, in_batch=True) from None
                 seen = self._duplicate(error)
                 if seen is error:
                     raise

@@ -241,9 +241,9 @@ class Store(Protocol):
         If an id is there already: `reject` raises `DuplicateTask` and adds none of the batch; `keep` leaves it as it
         is; `replace` puts the new one in its place, and `debounce` gives it the new time and arguments. While it runs,
         `debounce` and, for a series, `replace` take effect afterwards, and `replace` of a one-off raises `TaskRunning`.
-        A recurring task cannot be debounced: `InvalidTask`. A task that has failed or was cancelled gives its id to the
-        new one in any case, a completed one to `replace` and `debounce` only. The new one is then the newest, and keeps
-        the attempts of the old one.
+        A recurring task cannot be debounced, nor can one be given to another handler: `InvalidTask`. A task that has
+        failed or was cancelled gives its id to the new one in any case, a completed one to `replace` and `debounce`
+        only. The new one is then the newest, and keeps the attempts of the old one.
         """
 
     async def get(self, ids: Sequence[str]) -> list[Task | None]:

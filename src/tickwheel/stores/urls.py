@@ -14,12 +14,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from tickwheel.errors import UnknownStore
 from tickwheel.tasks.fields import sayable
 
-__all__ = ["is_file_url", "path_of", "split_url"]
+__all__ = ["absolute_url", "is_file_url", "path_of", "split_url"]
 
 CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 SCHEME: Final = "sqlite:"
@@ -57,6 +57,20 @@ def path_of(url: str) -> Path:
     if not path or not sayable(path):
         raise UnknownStore(url, why=f"expected the path of a file as UTF-8, as in {PREFIX}tasks.db")
     return Path(path)
+
+
+def absolute_url(url: str) -> str:
+    """Return a URL that names the same file from any folder; one that names none is for `open_store` to refuse."""
+    if not is_file_url(url):
+        return url
+    try:
+        if path_of(url).is_absolute():
+            return url
+        absolute = f"{PREFIX}{quote(Path.cwd().as_posix())}/{url[len(PREFIX) :]}"
+        path_of(absolute)
+    except (UnknownStore, UnicodeError, OSError):  # also: the folder was deleted, or no URL can name it
+        return url
+    return absolute
 
 
 def split_url(url: str, known: Sequence[str]) -> SplitResult:

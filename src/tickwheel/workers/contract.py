@@ -53,8 +53,8 @@ class Job:
     """A run, from the moment it is taken in until it is over."""
 
     __slots__ = (
-        "alarm", "arguments", "began_s", "error", "gate", "handler", "loop", "over", "placed_s", "pool", "stop",
-        "surroundings", "task", "tell",
+        "alarm", "arguments", "began_s", "error", "gate", "handler", "loop", "on_return", "over", "placed_s", "pool",
+        "returned", "stop", "surroundings", "task", "tell",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +81,8 @@ class Job:
         self.over: Future[Any] | None = None  # once it is begun: done when it has given up its place
         self.alarm: Call | None = None  # when it is out of time, or of patience
         self.error: Exception | None = None  # what is told, whatever the function comes to
+        self.returned = False  # on a thread: its function was called for the last time
+        self.on_return: Callable[[], object] | None = None  # called on a thread then, if it is there in time
 
     def begin(self) -> bool:
         """Note that the function is about to be called, on this thread; False if it must not be."""

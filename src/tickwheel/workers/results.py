@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tickwheel.errors import InvalidResult, ResultTooLarge, RunFailed
+from tickwheel.errors import ForgottenCoroutine, InvalidResult, ResultTooLarge, RunFailed
 from tickwheel.tasks.fields import json_value
 from tickwheel.workers.contract import Outcome
 
@@ -29,7 +29,7 @@ def encode(handler: str, task_id: str, result: object) -> bytes:
     except BaseException as error:  # methods of the result take part in it, and may raise anything
         raise InvalidResult(handler, task_id, words_of(error)) from error
     if forgotten:
-        raise InvalidResult(handler, task_id, "it is a coroutine, and nobody awaits it; make the function async")
+        raise ForgottenCoroutine(handler, task_id)
     if len(encoded) > RESULT_BYTES_MAX:
         raise ResultTooLarge(handler, task_id, len(encoded), RESULT_BYTES_MAX)
     return encoded

@@ -42,7 +42,12 @@ class ThreadPool:
 
 def run(job: Job) -> Outcome:
     """Call the function of a run, in the context of who asked for it."""
-    if not job.begin():
-        return job.not_begun()
-    run_in_context = partial(job.surroundings.run, forks.call, job.handler.function, **job.arguments)
-    return settle(job.handler.name, job.task.id, run_in_context)
+    try:
+        if not job.begin():
+            return job.not_begun()
+        run_in_context = partial(job.surroundings.run, forks.call, job.handler.function, **job.arguments)
+        return settle(job.handler.name, job.task.id, run_in_context)
+    finally:
+        job.returned = True  # before the other is looked at: who sets that looks at this afterwards
+        if job.on_return is not None:
+            job.on_return()

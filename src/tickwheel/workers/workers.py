@@ -24,6 +24,7 @@ from asyncio import AbstractEventLoop, CancelledError, Future
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from functools import partial
 from typing import Any, Literal
 
 from tickwheel.errors import (
@@ -57,6 +58,7 @@ START_S_MAX = 30.0  # for a process to start and import what it runs: large pack
 BEGIN_CHECK_S = 0.05  # between two looks whether a run has begun that is not out of time before
 LOOP_SLOTS = 16  # runs that the loop begins in a moment; one a slot is lost if the process dies before
 LOOP_AHEAD = 500  # runs that may wait for the loop to begin them, besides as many as ended lately: some 50 ms
+ALARM_LATE_S = 0.01  # a run that ends within so much of its timeout may be over before its alarm rings
 STUCK_AFTER_S = 1.0  # after its timeout, for a thread to look at its flag
 WARN_AFTER_S = 30.0  # a run that was stopped and goes on for so long does not look at its flag
 
@@ -85,6 +87,8 @@ class Workers:
         self.on_free: Callable[[], None] | None = None  # called soon after runs are over, and their places free
         self.start_s_max = START_S_MAX  # a process that is not ready to run by then is killed
         self.stuck: set[str] = set()  # tasks whose functions ignore their timeout, on a thread or on the loop
+        # Tasks whose functions are on threads of workers that were closed; workers of one store may share it.
+        self.outliving: set[str] = set()
         self._queue_max = queue_max
         self._warn_after_s = warn_after_s
         self._stuck_after_s = stuck_after_s
@@ -283,6 +287,11 @@ class Workers:
         if job.handler.concurrency is not None:
             self._rates[f"handler {job.handler.name}"].add(now_s)
         ending = self._rates[pool].add(now_s)
+        if pool == "loop" and job.began_s is not None and job.error is None:
+            # Its alarm cannot ring while the loop is blocked. What runs elsewhere may have ended in time all the same.
+            timeout_s = job.task.timeout_ms / 1000
+            if now_s - job.began_s > timeout_s + ALARM_LATE_S:
+                job.error = RunTimedOut(job.task.id, timeout_s)
         if job.error is not None or outcome.error is not None:
             outcome = _told(job, outcome)
         self._tell(job, outcome)
@@ -406,10 +415,19 @@ class Workers:
         # Tasks and processes go when they are told to; a thread, and what has ignored its timeout, is left to itself.
         await asyncio.gather(*(self._unwind(job) for job in late if job.task.id not in self.stuck))
         for job in late:
+            if job.pool == "thread":
+                self._note_outliving(job)
             self._give_up(job)
         for pool in self._pools.values():
             await pool.close()
         return sorted(job.task.id for job in late)
+
+    def _note_outliving(self, job: Job) -> None:
+        """Remember a run that holds a thread until it returns, which nothing of these workers is there to see."""
+        self.outliving.add(job.task.id)
+        job.on_return = partial(self.outliving.discard, job.task.id)
+        if job.returned:
+            self.outliving.discard(job.task.id)
 
 
 def _told(job: Job, outcome: Outcome) -> Outcome:

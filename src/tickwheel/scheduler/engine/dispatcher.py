@@ -30,6 +30,7 @@ from tickwheel.workers import Workers
 
 __all__ = ["Dispatcher"]
 
+OUTLIVED_S: Final = 0.5  # between two looks whether a run that outlived its scheduler is over: few have one
 COLLECTED_MAX: Final = 1_000  # tasks that come due in one step of the loop: some milliseconds
 
 
@@ -190,6 +191,14 @@ class Dispatcher:
             self._loader.enter(free)
 
     def _leave_out(self, entries: list[Due]) -> list[Due]:
-        """Set aside what is held back."""
+        """Set aside what is held back, and what still runs on a thread that the last stop() did not wait for."""
+        if self._workers.outliving:
+            outlived = [due for due in entries if due.id in self._workers.outliving]
+            entries = [due for due in entries if due not in outlived]
+            if outlived:
+                asyncio.get_running_loop().call_later(OUTLIVED_S, self._try_again, outlived)
         self._set_aside.update((due.id, due) for due in entries if due.id in self._held_back)
         return [due for due in entries if due.id not in self._held_back]
+
+    def _try_again(self, entries: list[Due]) -> None:
+        self._loader.enter(due for due in entries if self._index.where(due.id) is None)  # or it was changed since

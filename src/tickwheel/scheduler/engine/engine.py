@@ -436,7 +436,8 @@ class Engine:
         if task.handler not in self._registry:
             return None if self._router.routes else "no_handler"
         handler = self._registry.find(task.handler)
-        if len(self._executor) >= self._options.in_flight_max and self._workers.can_run(handler):
+        full = len(self._executor) >= self._options.in_flight_max and self._workers.can_run(handler)
+        if full or task.id in self._workers.outliving:
             return "no_capacity"
         return self._workers.obstacle(handler)
 

@@ -9,7 +9,12 @@ locks that must not be lost are held a second time, on descriptors of our own:
     database   shared bytes    as long as it is open   nobody else is the last to close it, and deletes the log
     -shm       byte 128        as long as it is open   nobody else takes the log's index for abandoned, and empties it
     database   TURN_BYTE       during a transaction    no two processes of ours write or checkpoint at once
+    database   a name byte     as long as it is open   no two processes have the file open under two names
     -shm       a random byte   a POSIX lock, on purpose: once it is gone, so are SQLite's locks on -shm
+
+SQLite finds the log by the name of the database. Under two names (the file is mounted somewhere else, without its
+folder) it would keep two logs for one file, and lose what is in one of them. The name byte is drawn from the inode of
+`-shm`: who opens the file under the same name has the same one, and a lock on any other is that of another name.
 
 The last one is a canary. If it is gone after something was read, that is read again. If it is gone before a commit, and
 SQLite has no lock to write any more, the transaction is rolled back.
@@ -31,7 +36,7 @@ from typing import Final
 from tickwheel.errors import StoreUnavailable
 from tickwheel.stores.sqlite.errors import BUSY_MS
 
-__all__ = ["FileLocks", "is_index_locked"]
+__all__ = ["FileLocks", "check_other_names", "is_index_locked"]
 
 log = logging.getLogger("tickwheel.stores.sqlite")
 
@@ -53,6 +58,7 @@ DEAD_MAN_SWITCH: Final = (128, 1)
 
 TURN_BYTE: Final = (PENDING_BYTE + 512, 1)  # the first one after those that SQLite locks
 CANARY_BYTES: Final = 2**40  # far behind any index of a log; one byte for each process, drawn from as many
+NAME_BYTES: Final = 2**40  # far behind what SQLite locks; one byte for each name, drawn from as many
 
 DROPPED: Final = (
     "%s: other code in this process closed the file (ATTACH from sqlite3, a C library), which drops SQLite's locks; "
@@ -133,9 +139,16 @@ class FileLocks:
             lock(self._database, fcntl.F_OFD_SETLK, fcntl.F_RDLCK, SHARED_BYTES)
             lock(self._index, fcntl.F_OFD_SETLK, fcntl.F_RDLCK, DEAD_MAN_SWITCH)
             lock(self._index, fcntl.F_SETLK, fcntl.F_RDLCK, self._canary)
+            name_byte = find_name_byte(os.fstat(self._index).st_ino)
+            lock(self._database, fcntl.F_OFD_SETLK, fcntl.F_RDLCK, (name_byte, 1))
+            if has_other_name(self._database, name_byte):  # opened at the same time: one of them, or both, give up
+                raise other_name(self._path)
         except OSError as error:
             if error.errno in UNSUPPORTED:
                 return False  # the descriptors stay open: closing them now would drop SQLite's locks
+            self.close()
+            raise
+        except StoreUnavailable:
             self.close()
             raise
         return True
@@ -170,6 +183,54 @@ def ask(descriptor: int, area: tuple[int, int]) -> tuple[int, int]:
     question = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, *area, 0)
     kind, _, _, _, process = FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, question))
     return kind, process
+
+
+def check_other_names(path: Path) -> None:
+    """Raise if another process has a database open under another name; the caller knows that this one has not."""
+    if not SUPPORTED:
+        return
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return  # SQLite says what is wrong with it
+    try:
+        index = find_index(path)
+        while has_other_name(descriptor, NAME_BYTES if index is None else find_name_byte(index)):
+            asked_for, index = index, find_index(path)
+            if asked_for == index:  # otherwise, it was just opened under this name, or closed and opened again
+                raise other_name(path)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def find_index(path: Path) -> int | None:
+    """Return the inode of a log's index; None if there is none: nobody has the file open under this name."""
+    try:
+        return os.stat(f"{path}-shm").st_ino  # noqa: PTH116 - as everywhere here
+    except FileNotFoundError:
+        return None
+
+
+def find_name_byte(inode: int) -> int:
+    """Return which byte of a database is locked by all who have the log with this index."""
+    return NAME_BYTES + 1 + inode % (NAME_BYTES - 2)
+
+
+def has_other_name(descriptor: int, name_byte: int) -> bool:
+    """Tell whether the name byte of another name is locked."""
+    lower, upper = (NAME_BYTES, name_byte - NAME_BYTES), (name_byte + 1, 2 * NAME_BYTES - name_byte - 1)
+    return any(area[1] > 0 and ask(descriptor, area)[0] != fcntl.F_UNLCK for area in (lower, upper))
+
+
+def other_name(path: Path) -> StoreUnavailable:
+    """Return the error for a file that is open under another name."""
+    return StoreUnavailable(
+        f"{path}: another process has this file open under another name; SQLite would keep two logs for one file, and "
+        "tasks would be lost; nothing was changed; use one name for it everywhere, and mount its folder, not the file"
+    )
 
 
 def is_index_locked(path: str) -> bool:

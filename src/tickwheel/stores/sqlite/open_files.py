@@ -10,6 +10,7 @@ raises none either (`ATTACH`, C code, `os.open` relative to `dir_fd`) is not see
 """
 
 import os
+import stat
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from tickwheel.errors import StoreFileInUse, StoreUnavailable
-from tickwheel.stores.sqlite.file_locks import FileLocks
+from tickwheel.stores.sqlite.file_locks import FileLocks, check_other_names
 
 __all__ = ["OPENING", "OpenFile", "check_name", "enter", "leave"]
 
@@ -78,12 +79,26 @@ if sys.platform != "win32":
 
 
 def check_name(path: Path) -> None:
-    """Reject a hard link to a database that is open, before SQLite opens it; the caller holds the lock."""
+    """Reject a database that has several names, or is open under another one, before SQLite opens it.
+
+    The caller holds the lock.
+    """
     real = path.resolve()
-    file = OPENING.files.get(identify(real)) if real.exists() else None
-    if file is not None and file.path != real:
+    try:
+        found = real.stat()
+    except OSError:
+        return  # SQLite creates it, or says what is wrong with it
+    if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
         raise StoreUnavailable(
-            f"{path}: it is a hard link to {file.path}, which is open; SQLite would keep two logs for one file; "
+            f"{path}: the file has {found.st_nlink} names (hard links); SQLite would keep a log for each of them, and "
+            "tasks would be lost; nothing was changed; delete the other names (`find / -samefile` lists them)"
+        )
+    file = OPENING.files.get((found.st_dev, found.st_ino))
+    if file is None:
+        check_other_names(real)
+    elif file.path != real:
+        raise StoreUnavailable(
+            f"{path}: the file is open as {file.path}; SQLite would keep two logs for one file; "
             "use one name for it everywhere"
         )
 

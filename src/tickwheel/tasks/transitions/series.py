@@ -13,6 +13,7 @@ A grid does not drift, whatever becomes of single runs:
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -37,6 +38,7 @@ __all__ = [
 
 STEP_MS: Final = 1_000  # a wall clock that changes by more than this was set, not corrected
 SKIPPED_MAX: Final = 100  # history rows of skipped occurrences that one outcome writes: the latest ones
+PIECE: Final = 64  # times of a calendar that are read at once: what is read in vain when a gap of it is searched
 
 # What a new occurrence begins with.
 FRESH: Final[dict[str, Any]] = {
@@ -46,6 +48,7 @@ FRESH: Final[dict[str, Any]] = {
     "interrupted": False,
     "next_at": None,
     "grid_at": None,
+    "retry_at": None,
     "run_now_requested": False,
 }
 
@@ -92,15 +95,30 @@ def recent_points(task: Task, first: int, until: int, limit: int) -> tuple[list[
         count = (until - first) // interval_ms + 1
         begin = first + max(count - limit, 0) * interval_ms
         return list(range(begin, until + 1, interval_ms)), count > limit
-    # A calendar can only be read forward: begin close to the end, and farther and farther from it.
-    window_ms = 1000 * (limit + 1)
-    while True:
-        begin = max(first, until - window_ms)
-        points: deque[int] = deque(maxlen=limit + 1)
-        points.extend(_points(task, begin, until))
-        if len(points) > limit or begin == first:
-            return list(points)[-limit:], len(points) > limit
-        window_ms *= 4
+    points = _latest_points(task, first, until, limit + 1)
+    return points[-limit:], len(points) > limit
+
+
+def _latest_points(task: Task, first: int, until: int, wanted: int) -> list[int]:
+    """Return the latest times of a calendar, so many at the least if there are as many.
+
+    It can only be read forward: read it in pieces, from the last one back. A piece that is (almost) empty is followed
+    by a longer one, and one that turns out to be long is not read to its end, so that few more times are read than are
+    wanted, however far back they are.
+    """
+    points: deque[int] = deque()
+    window_ms, end = 1000 * PIECE, until + 1  # a calendar has no more than one time in a second
+    while len(points) < wanted and end > first:
+        begin = max(first, end - window_ms)
+        piece = list(islice(_points(task, begin, end - 1), PIECE + 1))
+        if len(piece) > PIECE:
+            window_ms //= 2
+            continue
+        points.extendleft(reversed(piece))
+        end = begin
+        if len(piece) < PIECE // 4:  # not a half: it would be too long every other time
+            window_ms *= 2
+    return list(points)
 
 
 def due_points(task: Task, first: int, until: int, limit: int) -> tuple[list[int], bool]:
@@ -199,6 +217,7 @@ def end_task(task: Task, status: Status, runs: int, reason: str | None, now: int
         runs=runs,
         grid_at=None if type(task.trigger) is Once or anchor(task) == task.occurrence_at else anchor(task),
         next_at=None,
+        retry_at=None,
         run_now_requested=False,
         missed_until=None,
         finished_at=now,
@@ -212,7 +231,12 @@ def take_over(
     """Let what was asked for during a run take effect, now that its occurrence is over."""
     if following.how == "debounce":
         new = following.task
-        fields = {"args": new.args, "run_at": new.run_at, "occurrence_at": new.occurrence_at}
+        fields = {
+            "args": new.args,
+            "run_at": new.run_at,
+            "occurrence_at": new.occurrence_at,
+            "expires_at": new.expires_at,
+        }
         return replace(
             task, status=Status.PENDING, following=None, runs=0, finished_at=None, reason=None, **FRESH, **fields
         ), []

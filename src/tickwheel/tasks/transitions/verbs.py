@@ -75,11 +75,30 @@ def check_debounce(task: Task, on_conflict: OnConflict) -> None:
 
 
 def _debounce(there: Task, new: Task) -> Task:
+    """Let a task run at another time with other arguments; where it goes does not change."""
+    if there.handler != new.handler:
+        raise InvalidTask(
+            f"task {there.id!r} is for handler {there.handler!r}, and debounce does not give it to {new.handler!r}; "
+            "use another id, or on_conflict='replace'"
+        ).within("handler")
+    if there.webhook != new.webhook:
+        raise InvalidTask(
+            f"task {there.id!r} goes to another webhook, and debounce does not change that; "
+            "use another id, or on_conflict='replace'"
+        ).within("webhook")
+    before = there if there.following is None else there.following.task
+    expires_at = before.expires_at if new.expires_at is None else new.expires_at
     if there.status is Status.RUNNING or there.following is not None:
-        following = replace(new, following=None)
+        following = replace(new, following=None, expires_at=expires_at)
         return replace(there, following=Following("debounce", following), version=there.version + 1)
     return replace(
-        there, args=new.args, run_at=new.run_at, occurrence_at=new.run_at, version=there.version + 1, **FRESH
+        there,
+        args=new.args,
+        run_at=new.run_at,
+        occurrence_at=new.run_at,
+        expires_at=expires_at,
+        version=there.version + 1,
+        **FRESH,
     )
 
 
@@ -141,6 +160,8 @@ def pause(task: Task) -> Task:
 
 
 def _withdraw_run_now(task: Task) -> Task:
+    if task.has_begun and task.retry_at is not None:
+        return replace(task, run_at=task.retry_at, retry_at=None, run_now_requested=False)
     if task.next_at is None or task.has_begun:
         return replace(task, run_now_requested=False)
     return replace(task, run_at=task.next_at, occurrence_at=task.next_at, next_at=None, run_now_requested=False)
@@ -180,8 +201,9 @@ def reschedule(task: Task, run_at: int) -> Task:
         grid_at = (
             anchor(task) if task.is_recurring and task.next_at is None and run_at < task.occurrence_at else task.grid_at
         )
+        occurrence_at = min(task.occurrence_at, run_at)
         return replace(
-            task, run_at=run_at, occurrence_at=min(task.occurrence_at, run_at), grid_at=grid_at, version=version
+            task, run_at=run_at, occurrence_at=occurrence_at, grid_at=grid_at, retry_at=None, version=version
         )
     grid_at = anchor(task) if task.is_recurring and anchor(task) != run_at else None
     if task.next_at is not None:
@@ -231,7 +253,9 @@ def run_now(task: Task, now: int) -> Task:
         return task
     version = task.version + 1
     if task.has_begun:
-        return replace(task, run_at=min(task.run_at, now), run_now_requested=True, version=version)
+        return replace(
+            task, run_at=min(task.run_at, now), retry_at=task.run_at, run_now_requested=True, version=version
+        )
     if not task.is_recurring:
         moment = min(task.run_at, now)
         next_at = None if moment == task.run_at else task.run_at

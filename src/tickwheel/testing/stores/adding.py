@@ -114,6 +114,18 @@ class Adding(Opening):
         assert (conflict.task.listed_status, conflict.task.run_at) == (Status.PAUSED, 6000)
 
     @scenario
+    async def test_debounce_is_refused_for_another_handler(self, store: LegalStore, _clock: VirtualClock) -> None:
+        await store.add([task("a", args={"n": 1}), task("b")])
+        other = task("a", 5000, handler="orders.remind", args={"n": 2})
+        error = await raised(InvalidTask, store.add([task("b", 5000), other], "debounce"))
+        assert "'orders.cancel'" in str(error)
+        assert "'orders.remind'" in str(error)
+        assert await store.get(["a", "b"]) == [task("a", args={"n": 1}), task("b")]
+        await store.cancel(["a"], "no")
+        [conflict] = await store.add([other], "debounce")
+        assert conflict.added, "an id that was cancelled is free"
+
+    @scenario
     async def test_a_running_one_off_is_not_replaced(self, store: LegalStore, _clock: VirtualClock) -> None:
         _, [running] = await start(store, task("a"))
         await raised(TaskRunning, store.add([task("b"), task("a", 5)], "replace"))

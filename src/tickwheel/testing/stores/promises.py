@@ -63,7 +63,7 @@ def check_against_reference(
 def kinds(draw: st.DrawFn) -> dict[str, Any]:
     """Draw what a task is like."""
     recurring, at_most_once = draw(st.booleans()), draw(st.sampled_from([False, False, True]))
-    return {
+    kind: dict[str, Any] = {
         "interval_ms": draw(st.sampled_from([7, 20])) if recurring else None,
         "times": draw(st.sampled_from([-1, 2, 3])) if recurring else 1,
         "retries": 0 if at_most_once else draw(st.integers(0, 2)),
@@ -75,6 +75,7 @@ def kinds(draw: st.DrawFn) -> dict[str, Any]:
         "lasts_ms": draw(st.sampled_from([None, None, 15])),
         "args": {"n": draw(st.integers(0, 3))},
     }
+    return {**kind, "handler": "orders.remind" if kind["args"]["n"] == 3 else "orders.cancel"}
 
 
 class PromiseMachine(RuleBasedStateMachine):
@@ -140,7 +141,7 @@ class PromiseMachine(RuleBasedStateMachine):
         )
         trigger = ONCE if new.interval_ms is None else Every(interval_ms=new.interval_ms)
         retry = RetryPolicy(retries=new.retries, first_ms=RETRY_MS, factor=1.0, jitter=0.0)
-        fields = {each: kind[each] for each in ("times", "max_crashes", "at_most_once", "overlap", "args")}
+        fields = {each: kind[each] for each in ("handler", "times", "max_crashes", "at_most_once", "overlap", "args")}
         late = LatePolicy(mode=new.missed, catch_up=new.catch_up)  # type: ignore[arg-type] # drawn
         added = task(name, origin, trigger=trigger, retry=retry, late=late, expires_at=expires_at, **fields)
         try:

@@ -42,8 +42,7 @@ def add(
     if on_conflict == "keep":
         return there, None
     if on_conflict == "debounce" and there.state != "completed":
-        there.debounce(new.args, new.origin)
-        return there, None
+        return there, None if there.debounce(new) else InvalidTask
     replaced = there.replace(new)
     return replaced or there, None if replaced else TaskRunning
 
@@ -63,6 +62,7 @@ class Modelled:
     catch_up: int = 100
     expires_at: int | None = None
     by_calendar: bool = False  # a cron expression: its grid is the same for all, and `origin` one of its points
+    handler: str = "orders.cancel"
     args: dict[str, Any] = field(default_factory=dict)
     at_moment: bool = False  # its next run was given a moment of its own, and does not follow from the interval
 
@@ -72,6 +72,7 @@ class Modelled:
     due_at: int = -1
     occurrence_at: int = -1
     back_at: int | None = None  # when it is due after the run of run_now
+    tried_at: int | None = None  # when it was to be tried again, before a run_now
     point: int = -1  # of the grid, that the next regular run stands for
     missed_until: int = 0
     missed_at_claim: int = 0  # the same before the run: what its node finds out when it begins dies with it
@@ -165,7 +166,9 @@ class Modelled:
         if self.state == "pending" and self.forced and self.back_at is not None and not self.active:
             self.due_at = self.occurrence_at = self.back_at
             self.back_at = None
-        self.paused, self.forced = True, False
+        elif self.state == "pending" and self.forced and self.tried_at is not None:
+            self.due_at = self.tried_at
+        self.paused, self.forced, self.tried_at = True, False, None
         return True
 
     def resume(self, now: int, *, run_missed: bool) -> bool | None:
@@ -196,7 +199,7 @@ class Modelled:
             return None
         self.at_moment = True
         if self.active:
-            self.due_at, self.occurrence_at = moment, min(self.occurrence_at, moment)
+            self.due_at, self.occurrence_at, self.tried_at = moment, min(self.occurrence_at, moment), None
         elif self.back_at is not None:
             self.back_at = moment
         else:
@@ -260,7 +263,7 @@ class Modelled:
             return False
         self.forced = True
         if self.active:
-            self.due_at = min(self.due_at, now)
+            self.due_at, self.tried_at = min(self.due_at, now), self.due_at
         elif self.interval_ms is not None or now < self.due_at:
             self.back_at = self.due_at
             self.due_at = self.occurrence_at = now
@@ -281,13 +284,19 @@ class Modelled:
             self.runs = min(self.runs, self.times - 1) if self.times > 0 else self.runs
         return True
 
-    def debounce(self, args: dict[str, Any], due_at: int) -> bool:
+    def debounce(self, new: "Modelled") -> bool:
         """Take new arguments and a new time, or keep them for one following run, also if this one is to stop."""
+        if self.handler != new.handler:
+            return False
         if self.state == "running" or self.later is not None:
-            self.later = ("debounce", args, Modelled(origin=due_at))
+            if new.expires_at is None:
+                last = None if self.later is None else self.later[2]
+                new.expires_at = (last or self).expires_at
+            self.later = ("debounce", new.args, new)
             return True
-        self.args, self.back_at, self.forced = args, None, False
-        self.due_at = self.occurrence_at = due_at
+        self.expires_at = self.expires_at if new.expires_at is None else new.expires_at
+        self.args, self.back_at, self.forced = new.args, None, False
+        self.due_at = self.occurrence_at = new.origin
         self._begin_occurrence()
         return True
 
@@ -441,6 +450,7 @@ class Modelled:
         if self.asked_to_stop:
             return self.end("cancelled", now, word)
         self.history.append(word)
+        self.tried_at = None
         self.state, self.due_at = "pending", due_at if self.by_interval else max(due_at, self.occurrence_at)
         self.forced = self.forced and self.interrupted and word == "cancelled"
         return None
@@ -518,10 +528,12 @@ class Modelled:
         assert new is not None
         self.state, self.forced, self.back_at, self.runs = "pending", False, None, 0
         self.due_at = self.occurrence_at = new.origin
+        self.expires_at = new.expires_at
         self._begin_occurrence()
         return None
 
     def _begin_occurrence(self) -> None:
         self.failures = self.crashes = self.snoozes = 0
         self.interrupted = False
+        self.tried_at = None
         self.begun = 0

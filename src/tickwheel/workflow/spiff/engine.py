@@ -34,6 +34,7 @@ from tickwheel.errors import (
     UnknownWorkItem,
 )
 from tickwheel.scheduler import AsyncScheduler
+from tickwheel.stores.urls import absolute_url
 from tickwheel.stores.validation import check_limit
 from tickwheel.tasks import Task, TaskContext
 from tickwheel.workflow.contract import WorkItem, WorkState
@@ -75,7 +76,7 @@ class SpiffEngine:
         name: str = "bpmn",
         clock: Clock | None = None,
     ) -> None:
-        self._where = store
+        self._where = absolute_url(store) if isinstance(store, str) else store  # the program may change its folder
         self._store: InstanceStore | None = None
         self._scheduler = scheduler
         self._script_engine = script_engine or PythonScriptEngine()
