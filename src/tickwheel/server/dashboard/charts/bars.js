@@ -11,7 +11,7 @@ const BOTTOM = 34;
 const TOP = 20;
 
 export function histogram({ title }) {
-  const svg = s("svg", { height: HEIGHT, role: "img", class: "chart" });
+  const svg = s("svg", { height: HEIGHT, role: "img", class: "chart", "aria-label": title });
   const rows = h("tbody", {});
   const element = h(
     "section",

@@ -14,7 +14,7 @@ const TABLE_ROWS = 20;
 
 // A chart of `series` [{name, of: point -> value, class}]. `format` writes a value; the scale ends at `least` or above.
 export function lineChart({ title, series, format, least, area = false }) {
-  const svg = s("svg", { height: HEIGHT, role: "img", class: "chart" });
+  const svg = s("svg", { height: HEIGHT, role: "img", class: "chart", "aria-label": title });
   const readout = h("p", { class: "readout soft", "aria-hidden": "true" });
   const rows = h("tbody", {});
   const element = h(
