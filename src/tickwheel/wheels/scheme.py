@@ -332,7 +332,7 @@ class Scheme(ABC):
         """Stop every timer and let go of all payloads; the wheel takes no more."""
         self._closed = True
         doomed = self._dissolve()
-        # Only now, when the wheel is empty to whoever looks: dropping a payload or a key may run any code.
+        # Last, when the wheel is empty: dropping a payload or a key may run code that uses the wheel.
         while doomed is not STOPPED:
             timer = doomed
             doomed = timer.next
