@@ -12,10 +12,11 @@ what to do:
 import re
 from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any, Self, cast
 
 __all__ = [
     "AddressRefused",
+    "AsyncCallback",
     "BatchTooLarge",
     "BlockingCall",
     "BrokenWheel",
@@ -144,7 +145,7 @@ class MissingExtra(TickwheelError, ImportError):
 def shown(value: object) -> str:
     """Return a value as a message shows it: shortened to a line, also if it cannot be printed."""
     name = type(value).__name__
-    if isinstance(value, int) and int.bit_length(value) > SHOWN_BITS_MAX:
+    if issubclass(type(value), int) and int.bit_length(cast("int", value)) > SHOWN_BITS_MAX:  # runs no code of it
         return f"<{name} too large to print>"
     try:
         text = repr(value)
@@ -161,7 +162,10 @@ def hint(name: str, known: Sequence[str]) -> str:
 
 def rebuild(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException:
     """Make an exception again as it was, without going through its constructor."""
-    error = kind.__new__(kind, *args)
+    base: Any = kind
+    while base.__module__ != "builtins":  # the one that decides how an instance is laid out: OSError has more fields
+        base = base.__base__
+    error: BaseException = base.__new__(kind, *args)
     error.args = args
     error.__dict__.update(fields)
     return error
@@ -242,6 +246,17 @@ class AsyncLoader(TickwheelError, TypeError):
         super().__init__(
             f"the loader of key {shown(key)} returned a coroutine, which was closed without running and is not cached; "
             "use a loader that returns the value"
+        )
+
+
+class AsyncCallback(TickwheelError, TypeError):
+    """A coroutine function was given for a callback that is called without an event loop to await it."""
+
+    def __init__(self, argument: str, given: object, instead: str = "use a plain function") -> None:
+        self.argument = argument
+        self.given = given
+        super().__init__(
+            f"invalid {argument} {shown(given)}: what a coroutine function returns would never be awaited; {instead}"
         )
 
 
@@ -339,7 +354,7 @@ class NotCopyable(TickwheelError, TypeError):
     """Something that timers are linked to cannot be copied or pickled."""
 
     def __init__(self, value: object, instead: str) -> None:
-        self.value = value
+        self.type_name = type(value).__name__  # not the value: a process that cannot pickle it has to send this error
         super().__init__(f"{shown(value)} cannot be copied or pickled: its timers are linked to each other; {instead}")
 
 
@@ -848,6 +863,15 @@ class WorkersFull(TickwheelError, RuntimeError):
     def __init__(self, queue_max: int) -> None:
         self.queue_max = queue_max
         super().__init__(f"{queue_max} runs are running or waiting; ask `free` before, or raise queue_max")
+
+
+class WorkerNotStarted(TickwheelError, RuntimeError):
+    """The system had no thread, process or file descriptor left for a run, which has not begun."""
+
+    def __init__(self, pool: str, why: str) -> None:
+        self.pool = pool
+        self.why = why
+        super().__init__(f"no worker could be started in pool {pool!r}: {why}; the task waits until one can be")
 
 
 class WorkersClosed(TickwheelError, RuntimeError):

@@ -327,6 +327,18 @@ def test_a_year_of_timeouts_passes_in_a_moment() -> None:
     assert clock.monotonic_ns() >= 365 * 86_400 * 10**9
 
 
+def test_a_timeout_has_no_cancel_as_asyncios_has_none(loop: Any) -> None:
+    async def main() -> None:
+        async with aio.timeout(3600) as limit:
+            assert not hasattr(limit, "cancel")
+            assert limit.release() is None  # it is pending
+            limit.reschedule(loop.time() - 1)
+            await asyncio.sleep(3600)
+
+    with pytest.raises(TimeoutError):
+        run(loop, main())
+
+
 # -- memory
 
 

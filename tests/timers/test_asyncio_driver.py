@@ -8,13 +8,14 @@ import time
 import types
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 import uvloop
 
 from tickwheel import AsyncTimers, SystemClock, TimerHandle, VirtualClock, aio
-from tickwheel.errors import InvalidOption, TimersStopped
+from tickwheel.errors import InvalidOption, TimersStopped, UnknownOption
 
 PATIENCE_SECONDS = 120
 
@@ -400,6 +401,98 @@ def test_a_coroutine_that_raises_generator_exit_is_reported(on_loop: Any) -> Non
         async with AsyncTimers(on_error=lambda _, error: reported.set_result(error)) as timers:
             timers.after(0.001, leave)
             assert isinstance(await reported, GeneratorExit)
+
+    on_loop(main)
+
+
+@pytest.mark.parametrize("make", [*LOOPS.values(), aio.EventLoop])
+def test_what_a_callback_sets_in_its_context_is_seen_by_no_other(make: Any) -> None:
+    request = contextvars.ContextVar("request", default="nobody")
+    seen: list[tuple[str, str]] = []
+
+    async def main() -> None:
+        done = asyncio.Event()
+
+        async def note(name: str) -> None:
+            seen.append((name, request.get()))
+            request.set(name)
+
+        def note_and_go_on() -> Any:
+            seen.append(("function", request.get()))
+            request.set("function")
+            return note("its coroutine")
+
+        def fail() -> None:
+            raise ValueError
+
+        request.set("maker")
+        async with AsyncTimers(on_error=lambda *_: request.set("on_error")) as timers:
+            request.set("starter")
+            for callback in (lambda: request.set("first"), partial(note, "task"), note_and_go_on, fail):
+                timers.after(0, callback)
+            timers.after(0.001, note, "later task")
+            timers.after(0.002, done.set)
+            await done.wait()
+            await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=make) as runner:
+        runner.run(main())
+    assert sorted(seen) == [
+        ("function", "maker"),
+        ("its coroutine", "function"),
+        ("later task", "maker"),
+        ("task", "maker"),
+    ]
+
+
+def test_the_warning_of_a_slow_callback_says_what_to_do_on_a_loop(
+    on_loop: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        done = asyncio.Event()
+        async with AsyncTimers(slow=0) as timers:
+            timers.after(0, time.sleep, 0.001)
+            timers.after(0.001, done.set)
+            await done.wait()
+
+    on_loop(main)
+    assert "delayed all other timers; await asyncio.to_thread(...) for blocking calls" in caplog.text
+    assert "executor" not in caplog.text
+
+
+def test_a_callback_that_moves_the_clock_of_its_loop_is_not_called_slow(caplog: pytest.LogCaptureFixture) -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        async with AsyncTimers() as timers:
+            timers.after(1, clock.advance, "1h")
+            await asyncio.sleep(2)
+
+    aio.run(main(), clock=clock)
+    assert caplog.records == []
+
+
+def test_a_clock_is_no_option_of_timers_that_go_by_their_loop(on_loop: Any) -> None:
+    async def main() -> None:
+        with pytest.raises(UnknownOption, match="there is no option 'clock'; there are loop, geometry"):
+            AsyncTimers(clock=VirtualClock())  # type: ignore[call-arg]
+
+    on_loop(main)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_generator_function_is_reported_because_its_body_never_runs(on_loop: Any, asynchronous: bool) -> None:
+    def generate() -> Any:
+        yield
+
+    async def generate_async() -> Any:
+        yield
+
+    async def main() -> None:
+        reported: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        async with AsyncTimers(on_error=lambda _, error: reported.set_result(error)) as timers:
+            timers.after(0, generate_async if asynchronous else generate)
+            assert "the body of a generator function never runs" in str(await reported)
 
     on_loop(main)
 

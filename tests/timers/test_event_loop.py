@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from tickwheel import AsyncTimers, VirtualClock, aio
+from tickwheel import AsyncTimers, SystemClock, VirtualClock, aio
+from tickwheel.errors import InvalidClock, InvalidGeometry, InvalidOption
+from tickwheel.wheels import Geometry
 
 REPOSITORY = Path(__file__).parents[2]
 CPYTHON_RUNS = [
@@ -139,6 +141,15 @@ def test_a_sentinel_that_comes_a_moment_too_soon_is_set_again(loop: Any) -> None
     assert ran == ["in time"]
 
 
+def test_a_pending_call_cannot_be_made_to_let_go_of_its_callback(loop: Any) -> None:
+    ran: list[str] = []
+    call = loop.call_later(0.01, ran.append, "called")
+    assert call.release() is None
+    loop.call_later(0.02, loop.stop)
+    loop.run_forever()
+    assert ran == ["called"]
+
+
 def test_closing_forgets_what_was_pending() -> None:
     loop = aio.EventLoop()
     handle = loop.call_later(60, print)
@@ -149,7 +160,56 @@ def test_closing_forgets_what_was_pending() -> None:
         loop.call_later(1, print)
 
 
+TICK_NS_MIN = 28  # as the documentation says: 1,000 years are less than 2**60 of them
+
+
+def test_a_tick_too_short_to_count_centuries_with_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    for clock in (None, VirtualClock()):
+        with pytest.raises(InvalidGeometry, match="27 ns is too short for an event loop; use at least 28 ns"):
+            aio.EventLoop(geometry=Geometry([(TICK_NS_MIN - 1, 64)]), clock=clock)
+    gc.collect()
+    assert capfd.readouterr().err == ""
+
+
+def test_with_the_shortest_tick_a_thousand_years_are_waited_for() -> None:
+    clock = VirtualClock()
+    geometry = Geometry([(TICK_NS_MIN * 64**level, 64) for level in range(6)])
+    with asyncio.Runner(loop_factory=lambda: aio.EventLoop(geometry=geometry, clock=clock)) as runner:
+        runner.run(aio.sleep("365250d"))
+    assert 0 <= clock.monotonic_ns() / 1e9 - 365_250 * 86_400 < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "words"),
+    [
+        ((VirtualClock(),), {}, InvalidOption, "a clock is passed by name, as clock="),
+        ((5,), {}, InvalidOption, "selector must be a selector"),
+        ((), {"clock": VirtualClock}, InvalidClock, "invalid clock <class"),
+        ((), {"clock": SystemClock()}, InvalidOption, "clock must be a VirtualClock"),
+        ((), {"geometry": Geometry([(10**400, 2)])}, InvalidGeometry, "too long for timers; use at most 1,000 years"),
+    ],
+)
+def test_what_no_loop_can_be_made_of_is_refused_without_a_trace(
+    arguments: Any, options: Any, error: Any, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(error, match=words):
+        aio.EventLoop(*arguments, **options)
+    gc.collect()
+    assert capfd.readouterr().err == ""
+
+
 # -- virtual time
+
+
+def test_a_clock_that_is_moved_beyond_what_a_loop_counts_is_refused() -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        clock.advance_ns(10**40)
+        await asyncio.sleep(1)
+
+    with pytest.raises(InvalidOption, match=r"clock must be within .* seconds of when the event loop was made"):
+        aio.run(main(), clock=clock)
 
 
 def virtually(main: Any) -> tuple[Any, float]:

@@ -11,9 +11,12 @@ import time
 import warnings
 import weakref
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -21,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wheels.schemes import HUGE, Unprintable
-from tickwheel import ManualTimers, SystemClock, TimerHandle, Timers, VirtualClock
+from tickwheel import AsyncTimers, ManualTimers, SystemClock, TimerHandle, Timers, VirtualClock
 from tickwheel.aio import EventLoop
 from tickwheel.durations import to_ns
 from tickwheel.errors import (
@@ -30,10 +33,12 @@ from tickwheel.errors import (
     ForeignTimer,
     InvalidClock,
     InvalidDuration,
+    InvalidGeometry,
     InvalidOption,
     InvalidSchedule,
     MissingCallback,
     NotCopyable,
+    TimerNotFired,
     TimersStopped,
     TooManyTimers,
     Unhashable,
@@ -1240,6 +1245,129 @@ def test_what_does_not_read_as_a_clock_is_refused(clock: Any) -> None:
         Timers(clock=clock)
 
 
+@pytest.mark.parametrize("kind", [ManualTimers, Timers])
+def test_a_tick_longer_than_any_duration_is_refused(kind: Any) -> None:
+    with pytest.raises(InvalidGeometry, match="too long for timers; use at most 1,000 years"):
+        kind(geometry=Geometry([(10**400, 2)]))
+
+
+async def coroutine_function(*_: Any) -> None:
+    """Do nothing when called."""
+
+
+def generator_function(*_: Any) -> Any:
+    yield
+
+
+async def async_generator_function(*_: Any) -> Any:
+    yield
+
+
+class AsyncCall:
+    """An object that is called as a coroutine function is."""
+
+    async def __call__(self, *_: Any) -> None:
+        """Do nothing when called."""
+
+
+def make_async_timers(**options: Any) -> AsyncTimers:
+    loop = EventLoop()
+    try:
+        return AsyncTimers(loop, **options)
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("kind", [ManualTimers, Timers, make_async_timers])
+@pytest.mark.parametrize(
+    "on_error",
+    [coroutine_function, partial(coroutine_function, 1), AsyncCall(), generator_function, async_generator_function],
+)
+def test_an_on_error_that_nothing_would_await_is_refused(kind: Any, on_error: Any) -> None:
+    with pytest.raises(InvalidOption, match="on_error must be a plain function"):
+        kind(on_error=on_error)
+
+
+def test_an_error_is_logged_if_on_error_returns_a_coroutine(caplog: pytest.LogCaptureFixture) -> None:
+    timers = ManualTimers(on_error=lambda *_: coroutine_function())
+    timers.after(1, lambda: 1 / 0)
+    timers.advance(1)
+    assert "on_error returned a coroutine, which nothing awaits; timer callback" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize("callback", [generator_function, async_generator_function])
+def test_a_generator_function_is_reported_because_its_body_never_runs(callback: Any) -> None:
+    errors: list[BaseException] = []
+    timers = ManualTimers(on_error=lambda _, error: errors.append(error))
+    timers.after(1, callback)
+    timers.after(1, partial(callback, 2))
+    timers.after(
+        1, lambda: iter(generator_function())
+    )  # not one itself: what it does with a generator is its own affair
+    timers.advance(1)
+    assert [type(error) for error in errors] == [InvalidOption] * 2
+    assert "the body of a generator function never runs" in str(errors[0])
+    with pytest.raises(InvalidOption, match="job must be a plain or coroutine function"):
+        ManualTimers(job=callback)
+
+
+def test_replace_without_a_key_is_refused(recorder: Recorder) -> None:
+    for verb in (recorder.timers.after, recorder.timers.every):
+        with pytest.raises(InvalidOption, match="replace must be False for a timer without a key"):
+            verb(1, print, replace=True)
+    assert len(recorder.timers) == 0
+
+
+def test_a_callback_that_is_none_is_said_to_have_been_called_perhaps(recorder: Recorder) -> None:
+    for verb in (recorder.timers.after, recorder.timers.every):
+        with pytest.raises(MissingCallback) as refused:
+            verb(1, recorder.timers.pause())  # type: ignore[func-returns-value]
+        assert "pass the function itself" in refused.value.__notes__[0]
+
+
+def test_a_pending_handle_cannot_be_made_to_let_go_of_its_callback(recorder: Recorder) -> None:
+    handle = recorder.timers.after(1, recorder.note, "ran", key="k")
+    assert handle.release() is None
+    with pytest.raises(TimerNotFired):
+        handle.take()
+    recorder.timers.advance(1)
+    assert [name for name, _ in recorder.ran] == ["ran"]
+    assert (handle.callback, handle.args, handle.key) == (None, (), None)
+
+
+def test_a_callback_that_moves_the_clock_is_not_called_slow(
+    recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder.timers.after(1, recorder.timers._clock.advance, "1h")
+    recorder.timers.advance(2)
+    assert caplog.records == []
+
+
+def test_each_callback_runs_in_its_own_copy_of_the_context_the_timers_were_made_in() -> None:
+    request = ContextVar("request", default="nobody")
+    seen: list[str] = []
+
+    def note(name: str) -> None:
+        seen.append(request.get())
+        request.set(name)
+        if name == "failing":
+            raise ValueError
+
+    def on_error(*_: Any) -> None:
+        seen.append(f"on_error of {request.get()}")
+        request.set("on_error")
+
+    token = request.set("maker")
+    timers = ManualTimers(on_error=on_error)
+    request.reset(token)
+    for name in ("first", "failing", "last"):
+        timers.after(1, note, name)
+    timers.advance(1)
+    assert seen == ["maker", "maker", "on_error of failing", "maker"]
+    assert request.get() == "nobody"
+
+
 def test_messages_name_what_the_caller_has() -> None:
     with pytest.raises(UnknownOption, match="did you mean 'executor'"):
         Timers(executr=1)  # type: ignore[call-arg]
@@ -1251,3 +1379,16 @@ def test_messages_name_what_the_caller_has() -> None:
     timers.stop()
     with pytest.raises(TimersStopped, match="make new ones"):
         timers.after(1, print)
+
+
+@pytest.mark.parametrize("mock", [Mock, MagicMock])
+def test_mocks_of_plain_functions_are_plain_functions(mock: Any) -> None:
+    """What `inspect` asks of a mock is answered by another one, which is true."""
+
+    def plain(*_: object) -> None: ...
+
+    on_error = mock(spec=plain)
+    timers = ManualTimers(on_error=on_error)
+    timers.after(1, lambda: 1 / 0)
+    timers.advance(2)
+    on_error.assert_called_once()

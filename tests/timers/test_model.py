@@ -145,7 +145,7 @@ class TimersMachine(RuleBasedStateMachine):
         else:
             entry = Entry(number, delay, 1, fixed_delay=False, key=key)
         self.handles.append(None)  # type: ignore[arg-type] # it has its number before it has its handle
-        common: dict[str, Any] = {"key": key, "replace": True}
+        common: dict[str, Any] = {"key": key, "replace": key is not None}
         wait = f"{entry.delay}ms"
         if periodic:
             mode: Any = "delay" if entry.fixed_delay else "rate"

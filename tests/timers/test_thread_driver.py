@@ -13,6 +13,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextvars import ContextVar
 from functools import partial
 from random import Random
 from typing import Any
@@ -25,6 +26,8 @@ from tickwheel.timers.registry import BATCH_MAX
 from tickwheel.wheels import TICK_MAX
 
 PATIENCE_SECONDS = 120  # for what should take no time, on a machine that is busy
+
+request = ContextVar("request", default="nobody")
 
 
 class Gate:
@@ -572,10 +575,9 @@ def test_what_is_overdue_is_caught_up_in_bounded_batches() -> None:
 # -- the process around it
 
 
-def run(script: str, *, wait: bool = True) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+def run(script: str, *arguments: str, wait: bool = True) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if wait:
         process.wait(timeout=PATIENCE_SECONDS)
     return process
@@ -704,12 +706,14 @@ class Waiting(Executor):
 
     def __init__(self) -> None:
         self.submitted: list[Callable[[], object]] = []
+        self.futures: list[Future[None]] = []
         self.gate = Gate(1)
 
     def submit(self, function: Any, /, *args: Any, **options: Any) -> Any:
+        self.futures.append(Future())
         self.submitted.append(partial(function, *args, **options))
         self.gate.step()
-        return Future()
+        return self.futures[-1]
 
 
 def test_a_timer_that_waits_in_the_executor_is_handed_back_and_does_not_begin() -> None:
@@ -842,6 +846,161 @@ def test_an_interpreter_that_exits_says_nothing_of_its_executors() -> None:
             time.sleep(0.001)
     """
     assert output_of(run(script)) == ""
+
+
+COUNTING = """
+    import logging, sys, threading, time
+    from concurrent.futures import ThreadPoolExecutor
+    from tickwheel import Timers
+
+    class Counting(ThreadPoolExecutor):
+        refusals = 0
+
+        def submit(self, *args, **options):
+            try:
+                return super().submit(*args, **options)
+            except RuntimeError:
+                self.refusals += 1
+                raise
+
+    pool = Counting(2)
+
+    def wait_for_refusals():
+        while pool.refusals < 5:
+            time.sleep(0.001)
+"""
+
+
+@pytest.mark.parametrize("told", ["on_error", "log"])
+def test_an_executor_that_ended_with_the_main_thread_is_reported_once(told: str) -> None:
+    script = """
+    lines = []
+    if sys.argv[1] == "log":
+        logging.getLogger("tickwheel").addHandler(handler := logging.StreamHandler(sys.stdout))
+        handler.emit = lambda record: lines.append(f"{record.getMessage()}: {record.exc_info[1]}")
+        timers = Timers(executor=pool)
+    else:
+        timers = Timers(executor=pool, on_error=lambda handle, error: lines.append(str(error)))
+
+    timers.after(3600, print, "never")  # starts the thread: from Python 3.12 on, none is started later
+
+    def serve():
+        threading.main_thread().join()
+        timers.after(0, print, "never")
+        timers.every(0.001, int)
+        wait_for_refusals()
+        print(len(timers), len(lines), lines[0])
+
+    threading.Thread(target=serve).start()
+    """
+    out = output_of(run(COUNTING + script, told))
+    assert out.startswith("3 1 "), out
+    assert "the main thread has ended, and executors accept no work after that" in out
+    assert ("the executor did not run timer callback" in out) == (told == "log")
+
+
+def test_an_interpreter_that_exits_when_its_executor_is_done_says_nothing() -> None:
+    script = """
+    timers = Timers(executor=pool)
+    pool.submit(wait_for_refusals)
+    timers.every(0.001, int)
+    """
+    assert output_of(run(COUNTING + script)) == ""
+
+
+def test_timers_keep_no_handle_that_the_executor_refused_and_that_is_over() -> None:
+    told = Gate(1)
+    with Timers(executor=Switched(), on_error=told.step) as timers:
+        handle = timers.after(0, print)
+        told.wait()
+        handle.cancel()
+        wait_until(lambda: sys.getrefcount(handle) == 2)  # this one's, and that of the call
+
+
+def test_what_is_cancelled_and_waits_in_the_executor_counts_until_its_turn_has_come() -> None:
+    executor, ran = Waiting(), Gate(1)
+    with Timers(executor=executor, pending_max=3) as timers:
+        handles = [timers.after(0, ran.step) for _ in range(3)]
+        wait_until(lambda: len(executor.futures) == 3)
+        timers.touch(handles[2], 3600)
+        assert all(handle.cancel() for handle in handles)
+        assert len(timers) == 0
+        with pytest.raises(TooManyTimers) as refused:
+            timers.after(0, print)
+        assert refused.value.__notes__ == ["3 of them are cancelled, and wait in the executor until it comes to them"]
+        executor.submitted[0]()  # comes to nothing
+        assert executor.futures[1].cancel()
+        timers.after(3600, print)
+        timers.after(3600, print)
+        with pytest.raises(TooManyTimers):
+            timers.after(3600, print)
+        executor.submitted[2]()
+        timers.after(3600, print)
+    assert not ran.open.is_set()
+
+
+def test_a_timer_that_replaces_one_in_the_executor_needs_room() -> None:
+    executor = Waiting()
+    with Timers(executor=executor, pending_max=2) as timers:
+        first = timers.after(0, print, key="k")
+        executor.gate.wait()
+        second = timers.after(3600, print, key="k", replace=True)
+        assert (first.cancelled, timers.get("k")) == (True, second)
+        third = timers.after(3600, print, key="k", replace=True)  # in the place of the second, which waits nowhere
+        assert (second.cancelled, timers.get("k")) == (True, third)
+        with pytest.raises(TooManyTimers):
+            timers.after(3600, print)
+
+
+def test_a_timer_cancelled_before_it_is_submitted_is_not_submitted() -> None:
+    executor, ran = Waiting(), Gate(1)
+
+    def cancel_second(*_: Any) -> None:
+        second.cancel()
+
+    with Timers(executor=executor) as timers:
+        executor.gate.step = cancel_second  # type: ignore[method-assign]
+        with timers._registry.lock:
+            timers.after(0, ran.step)
+            second = timers.after(0, ran.step)
+        wait_until(lambda: timers.stats.pending == 0 and len(executor.futures) == 1)
+        assert second.cancelled
+    assert len(executor.futures) == 1
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_each_callback_runs_in_its_own_copy_of_the_context_the_timers_were_made_in(pooled: bool) -> None:
+    seen, gate = list[str](), Gate(2)
+
+    def note(name: str) -> None:
+        seen.append(request.get())
+        request.set(name)
+        gate.step()
+
+    token = request.set("maker")
+    with ThreadPoolExecutor(1) as pool, Timers(executor=pool if pooled else None) as timers:
+        request.reset(token)
+        timers.after(0, note, "first")
+        timers.after(0, note, "second")
+        gate.wait()
+    assert seen == ["maker", "maker"]
+    assert request.get() == "nobody"
+
+
+def test_the_default_instance_keeps_no_context_of_the_first_one_who_asks() -> None:
+    default_timers().stop()
+    seen, gate = list[str](), Gate(1)
+
+    def note() -> None:
+        seen.append(request.get())
+        gate.step()
+
+    token = request.set("first one who asks")
+    timers = default_timers()
+    timers.after(0, note)
+    request.reset(token)
+    gate.wait()
+    assert seen == ["nobody"]
 
 
 def test_an_executor_left_behind_by_a_fork_is_reported() -> None:

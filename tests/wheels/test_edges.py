@@ -308,6 +308,14 @@ def test_a_delay_out_of_range_is_refused(wheel: Any, build: Build, delay: int) -
     assert_untouched(wheel, timer)
 
 
+@pytest.mark.parametrize("to", [-1, 2**62, pytest.param(HUGE, id="huge"), pytest.param(-HUGE, id="-huge")])
+def test_a_tick_that_no_hand_reaches_is_refused_by_its_name(wheel: Any, build: Build, to: int) -> None:
+    timer = wheel.start(5)
+    with pytest.raises(build.errors.InvalidOption, match=f"to must be a tick from 0 to {build.wheels.TICK_MAX}, not"):
+        wheel.advance(to)
+    assert_untouched(wheel, timer)
+
+
 def test_the_last_tick_can_be_reached_and_no_further(unbounded: Any, build: Build) -> None:
     last = build.wheels.TICK_MAX
     timer = unbounded.start(last, "the end")

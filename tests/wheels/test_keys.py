@@ -123,6 +123,32 @@ def test_a_start_that_is_refused_frees_its_key(wheel: Any, build: Build) -> None
     wheel.check()
 
 
+def test_a_key_that_cannot_be_hashed_is_refused_by_every_call_that_takes_one(wheel: Any, build: Build) -> None:
+    attempts: list[Callable[[], Any]] = [
+        lambda: wheel.start(5, key=[]),
+        lambda: wheel.find([]),
+        lambda: wheel.stop_key([]),
+    ]
+    for attempt in attempts:
+        with pytest.raises(build.errors.Unhashable, match=r"key must be hashable, .* not \[\]"):
+            attempt()
+    assert len(wheel) == 0
+    wheel.check()
+
+
+def test_a_type_error_of_a_key_is_passed_on(wheel: Any) -> None:
+    def fail_as_unhashable() -> None:
+        raise TypeError("from the key")
+
+    key = Key(1)
+    key.run = fail_as_unhashable
+    attempts: list[Callable[[], Any]] = [lambda: wheel.start(5, key=key), lambda: wheel.find(key)]
+    for attempt in attempts:
+        with pytest.raises(TypeError, match="from the key"):
+            attempt()
+    assert len(wheel) == 0
+
+
 def test_a_key_started_by_its_own_hash_is_a_duplicate(wheel: Any, build: Build) -> None:
     def start_inner() -> None:
         key.run = lambda: None

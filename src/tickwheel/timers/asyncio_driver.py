@@ -11,19 +11,19 @@ However many timers there are, the loop holds one: a call at the moment the whee
 import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
-from contextvars import copy_context
 from functools import partial
 from inspect import isawaitable
 from typing import Self, Unpack
 from weakref import ref
 
 from tickwheel.clock import Clock, SystemClock
+from tickwheel.durations import DURATION_NS_MAX
 from tickwheel.errors import InvalidOption, NoRunningLoop
 from tickwheel.timers.event_loop import EventLoop
 from tickwheel.timers.handle import PendingTimer, TimerHandle
 from tickwheel.timers.loop_timers import counts_milliseconds, reads_system_clock
 from tickwheel.timers.registry import Left, TimerRegistry
-from tickwheel.timers.timers import AbstractTimers, Named, Options, is_unbegun
+from tickwheel.timers.timers import AbstractTimers, Named, Options, check_not_generator, is_unbegun
 from tickwheel.wheels import TICK_MAX
 
 __all__ = ["AsyncTimers"]
@@ -59,6 +59,8 @@ class Run:
 class AsyncTimers(AbstractTimers):
     """Timers for the loop they were made on; to be used from its thread only."""
 
+    _slow_advice = "await asyncio.to_thread(...) for blocking calls"
+
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None, **options: Unpack[Options]) -> None:
         if loop is None:
             try:
@@ -72,11 +74,12 @@ class AsyncTimers(AbstractTimers):
         self._registry.awaited = TICK_MAX
         self._call: Callable[[], asyncio.Handle | None] | None = None
         self._dropped: ref[partial[None]] | None = None
-        self._context = copy_context()  # of their maker, and not of the one whose timer happens to be the first due
         self._tasks: set[asyncio.Task[None]] = set()
         self._unbegun: dict[TimerHandle, Run] = {}  # what timers are held for
         if isinstance(loop, EventLoop):
             loop._interrupted.add(self)
+            if loop._virtual:
+                self._slow_ns = DURATION_NS_MAX  # a callback takes time only if it moves the clock, to simulate that
 
     @property
     def running(self) -> bool:
@@ -159,6 +162,7 @@ class AsyncTimers(AbstractTimers):
     def _take_result(self, handle: TimerHandle, named: Named, result: object) -> bool:
         """Run what can be awaited as a task, with which the run ends."""
         if not isawaitable(result):
+            check_not_generator(named, result)
             return False
         run = Run(handle, named, result)
         if is_unbegun(result) and self._registry.hold(handle):

@@ -23,14 +23,12 @@ from contextvars import Context
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
 from weakref import WeakSet
 
-from tickwheel.clock import SystemClock, VirtualClock
+from tickwheel.clock import SystemClock, VirtualClock, monotonic_reader
 from tickwheel.errors import InvalidOption, NotCopyable
-from tickwheel.timers.loop_timers import Call, LoopWheel
+from tickwheel.timers.loop_timers import NEVER_TICK, TICK_NS_MIN, Call, LoopWheel, check_tick
 from tickwheel.wheels import BINARY, Geometry
 
 __all__ = ["EventLoop", "run"]
-
-NEVER_TICK = 2**60  # timers at infinity are beyond this (TICKS_MAX of loop_timers), and nothing else is
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -54,10 +52,12 @@ class EventLoop(asyncio.SelectorEventLoop):
         geometry: Geometry = BINARY,
         clock: VirtualClock | None = None,
     ) -> None:
-        if clock is not None and not callable(getattr(clock, "advance_ns", None)):
-            raise InvalidOption("clock", clock, "a VirtualClock, or None for the system's")
+        check_selector(selector)
+        if clock is not None:
+            check_virtual(clock)
         if not isinstance(geometry, Geometry):
             raise InvalidOption("geometry", geometry, "a Geometry of tickwheel.wheels")
+        check_tick(geometry, TICK_NS_MIN)
         self._virtual = clock is not None
         if clock is not None:
             self.time = clock.monotonic
@@ -193,6 +193,19 @@ class JumpingSelector(selectors.BaseSelector):
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         """Return what is watched."""
         return self._real.get_map()
+
+
+def check_selector(selector: object) -> None:
+    """Refuse what is no selector, a clock say."""
+    if selector is not None and not callable(getattr(selector, "select", None)):
+        raise InvalidOption("selector", selector, "a selector (a clock is passed by name, as clock=...)")
+
+
+def check_virtual(clock: object) -> None:
+    """Refuse what no event loop can go by in the place of the system's clock."""
+    if not (callable(getattr(clock, "advance_ns", None)) and callable(getattr(clock, "monotonic", None))):
+        raise InvalidOption("clock", clock, "a VirtualClock, or None for the system's")
+    monotonic_reader(clock)
 
 
 def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None, clock: VirtualClock | None = None) -> T:

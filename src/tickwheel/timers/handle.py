@@ -22,7 +22,7 @@ is over lets go of callback, arguments, key and group.
 from collections.abc import Callable, Hashable
 from typing import Any, Literal, NamedTuple
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i32, mypyc_attr
 
 from tickwheel.durations import Duration, to_ns
 from tickwheel.wheels.timer import FIRED, STOPPED, Timer
@@ -66,7 +66,17 @@ class Details:
 class TimerHandle(Timer):
     """One timer. Only its registry changes it, under the registry's lock."""
 
-    __slots__ = ("_args", "_deadline_ns", "_delay_ns", "_details", "_done", "_entered", "_owner")
+    __slots__ = (
+        "_args",
+        "_deadline_ns",
+        "_delay_ns",
+        "_details",
+        "_done",
+        "_entered",
+        "_owner",
+        "_refusal",
+        "_submitted",
+    )
 
     def __init__(
         self, owner: TimerOwner, callback: object, args: tuple[Any, ...], delay_ns: int, details: Details | None
@@ -77,6 +87,8 @@ class TimerHandle(Timer):
         self._deadline_ns = 0
         self._done = False
         self._entered = False  # whether the callback of the run that has begun was called
+        self._submitted = False  # whether it waits in an executor
+        self._refusal: i32 = 0  # which refusal of an executor was last reported for it: see Timers
         self._details = details
         self._args = args
 
@@ -143,7 +155,9 @@ class TimerHandle(Timer):
         return self._owner.touch(self, None if delay is None else to_ns(delay))
 
     def release(self) -> object:
-        """Let go of everything that is the user's: it is over."""
+        """Let go of everything that is the user's, if it is over."""
+        if self.slot is not STOPPED:
+            return None
         # Handed to the caller, and dropped there, when all is in order again: see Timer.release.
         held = (self.payload, self._args, self.key, self.group)
         self.payload = None

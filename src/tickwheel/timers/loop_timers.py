@@ -36,17 +36,20 @@ from weakref import ref
 from mypy_extensions import i64, mypyc_attr
 
 from tickwheel.clock import SystemClock
-from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import InvalidDuration
+from tickwheel.durations import DURATION_NS_MAX, Duration, to_ns
+from tickwheel.errors import InvalidDuration, InvalidGeometry, InvalidOption, shown
 from tickwheel.wheels.geometry import BINARY, Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
 from tickwheel.wheels.timer import FIRED, TICK_MAX, Timer
 
 __all__ = [
+    "NEVER_TICK",
+    "TICK_NS_MIN",
     "Call",
     "LoopTimer",
     "LoopWheel",
     "SleepTimer",
+    "check_tick",
     "counts_milliseconds",
     "loop_wheel",
     "reads_system_clock",
@@ -54,8 +57,14 @@ __all__ = [
     "to_seconds",
 ]
 
-# A timer at infinity is never due; this is further than any wheel of milliseconds will turn.
+# A timer at infinity is never due: it waits at TICKS_MAX, and whatever is beyond NEVER_TICK counts as that. The tick of
+# an event loop is long enough that no duration is (TICK_NS_MIN).
 TICKS_MAX: Final = 2.0**61
+NEVER_TICK: Final = 2**60
+
+# From the longest duration, 1,000 years: it must be less than NEVER_TICK ticks, and more than one.
+TICK_NS_MIN: Final = DURATION_NS_MAX // NEVER_TICK + 1
+TICK_NS_MAX: Final = DURATION_NS_MAX
 
 # How much of a wheel is worked through before the loop gets its turn, about a millisecond.
 WORK_MAX: Final = 10_000
@@ -89,12 +98,6 @@ class LoopTimer(Timer):
         self._when = when
         self._cancelled = False
         self._source_traceback: Any = None  # of a call: where it was started, when the loop is debugged
-
-    def cancel(self) -> None:
-        """Keep it from running."""
-        if not self._cancelled:
-            self._cancelled = True
-            self._loop_wheel.wheel.stop(self)
 
     @property
     def _callback(self) -> Any:
@@ -144,7 +147,9 @@ class Call(LoopTimer):
             self._loop_wheel.wheel.stop(self)
 
     def release(self) -> object:
-        """Let go of the callback and all it was to be called with and in."""
+        """Let go of the callback and all it was to be called with and in; not while it is pending."""
+        if self.pending:
+            return None
         held = (self.payload, self._args, self._context)  # dropped by the caller: see Timer.release
         self.payload = None
         self._args = ()
@@ -220,8 +225,16 @@ class SleepTimer(LoopTimer):
         super().__init__(loop_wheel, when, future)
         self._result = result
 
+    def cancel(self) -> None:
+        """Keep it from running."""
+        if not self._cancelled:
+            self._cancelled = True
+            self._loop_wheel.wheel.stop(self)
+
     def release(self) -> object:
-        """Let go of the future and its result."""
+        """Let go of the future and its result; not while it is pending."""
+        if self.pending:
+            return None
         held = (self.payload, self._result)  # dropped by the caller: see Timer.release
         self.payload = None
         self._result = None
@@ -298,6 +311,7 @@ class LoopWheel:
                 timer._when = self.time()
                 ticks = 0.0
             else:
+                self._count_ticks(self.time())
                 ticks = TICKS_MAX
         elif ticks < 0.0:
             ticks = 0.0
@@ -351,7 +365,7 @@ class LoopWheel:
         return self.awaited != TICK_MAX and now + now * ROUNDING_ERROR + RESOLUTION_SECONDS >= self._awaited_when
 
     def _take_due(self, now: float) -> list[LoopTimer]:
-        tick: i64 = int((now - self._origin) * self._ticks_per_second)
+        tick: i64 = self._count_ticks(now)
         wheel = self.wheel
         due: list[Any] = wheel.advance(max(tick, self.awaited, wheel._now), WORK_MAX)
         while wheel._ready.count:  # the rest of the last tick, without which it could not be sorted
@@ -359,6 +373,15 @@ class LoopWheel:
         if len(due) > 1:
             due.sort(key=_by_when)  # several moments share a tick
         return due
+
+    def _count_ticks(self, now: float) -> i64:
+        """Return which tick this is; refuse a moment that is beyond all that can be counted."""
+        ticks = (now - self._origin) * self._ticks_per_second
+        if not ticks < NEVER_TICK:
+            seconds = NEVER_TICK / self._ticks_per_second
+            raise InvalidOption("clock", now, f"within {seconds:.3g} seconds of when the event loop was made")
+        tick: i64 = int(ticks)
+        return tick
 
     def arm(self) -> None:
         """Have the loop call when the wheel next has work."""
@@ -447,6 +470,20 @@ def _restore_call(loop_ref: Any, held: Any) -> None:
     if wheel is not None and not wheel.closed and wheel._held is held:
         wheel.awaited = TICK_MAX  # the next timer asks for a call in any case
         loop.call_soon_threadsafe(wheel.arm)
+
+
+def check_tick(geometry: Geometry, tick_ns_min: int = 1) -> None:
+    """Refuse a geometry whose tick is too short or too long to count durations with."""
+    tick_ns = geometry.tick_ns
+    if tick_ns < tick_ns_min:
+        raise InvalidGeometry(
+            f"a tick of {tick_ns} ns is too short for an event loop; use at least {tick_ns_min} ns, with which it can "
+            "count 1,000 years, the longest duration"
+        )
+    if tick_ns > TICK_NS_MAX:
+        raise InvalidGeometry(
+            f"a tick of {shown(tick_ns)} ns is too long for timers; use at most 1,000 years, the longest duration"
+        )
 
 
 def reads_system_clock(loop: AbstractEventLoop) -> bool:

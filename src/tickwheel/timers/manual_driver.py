@@ -14,7 +14,7 @@ happens in order, on the caller's thread:
 from typing import Unpack
 
 from tickwheel.clock import VirtualClock
-from tickwheel.durations import Duration, to_ns
+from tickwheel.durations import DURATION_NS_MAX, Duration, to_ns
 from tickwheel.errors import InvalidOption
 from tickwheel.timers.timers import AbstractTimers, Options
 
@@ -25,11 +25,13 @@ class ManualTimers(AbstractTimers):
     """Timers that come due while `advance` is called. May be started from any thread."""
 
     _clock: VirtualClock
+    _slow_advice = ""
 
     def __init__(self, clock: VirtualClock | None = None, **options: Unpack[Options]) -> None:
         if clock is not None and not callable(getattr(clock, "advance_ns", None)):
             raise InvalidOption("clock", clock, "a VirtualClock, or another clock with advance_ns()")
         super().__init__(VirtualClock() if clock is None else clock, **options)
+        self._slow_ns = DURATION_NS_MAX  # a callback takes time only if it moves the clock, to simulate that
 
     @property
     def running(self) -> bool:

@@ -46,12 +46,12 @@ from tickwheel.errors import (
     MissingCallback,
     TimersStopped,
     TooManyTimers,
-    Unhashable,
 )
 from tickwheel.timers.handle import Details, KeyHolder, PendingTimer, TimerHandle, TimerOwner, pending_timer
 from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.wheels.geometry import Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
+from tickwheel.wheels.scheme import check_hashable
 from tickwheel.wheels.timer import FIRED, NOWHERE, STOPPED, TICK_MAX, Slot, Timer
 
 __all__ = ["Left", "TimerRegistry"]
@@ -95,6 +95,7 @@ class TimerRegistry(TimerOwner):
         self.due_ring = Slot(NOWHERE)
         self.held_ring = Slot(NOWHERE)
         self.running_ring = Slot(NOWHERE)
+        self._stranded = 0  # how many are over and still wait in an executor
         self.renew_lock()
 
     def renew_lock(self) -> None:
@@ -113,6 +114,7 @@ class TimerRegistry(TimerOwner):
         self.wheel = HierarchicalWheel(wheel.geometry, wheel.now)
         self.by_key = {}
         self.by_group = {}
+        self._stranded = 0
         return handles, keys
 
     # -- starting
@@ -182,8 +184,14 @@ class TimerRegistry(TimerOwner):
 
     def _check_room(self) -> None:
         self._check_running()
-        if self._count() >= self._pending_max:
-            raise TooManyTimers(self._pending_max)
+        if self._count() + self._stranded >= self._pending_max:
+            raise self._too_many()
+
+    def _too_many(self) -> TooManyTimers:
+        error = TooManyTimers(self._pending_max)
+        if self._stranded:
+            error.add_note(f"{self._stranded} of them are cancelled, and wait in the executor until it comes to them")
+        return error
 
     def _place(self, handle: TimerHandle, deadline_ns: int) -> None:
         """Put a handle on the wheel, or move it there."""
@@ -206,16 +214,19 @@ class TimerRegistry(TimerOwner):
             driver._wake()
 
     def _is_taken(self, details: Details, replace: bool) -> bool:  # noqa: FBT001 - as above
-        """Tell whether the key of a new handle has to be taken over; refuse a key or group that cannot be one."""
+        """Tell whether a new handle takes the place of another; refuse a key or group that cannot be one.
+
+        One that waits in an executor keeps its place there.
+        """
         key = details.key
         check_hashable("key", key)
         check_hashable("group", details.group)
         if isinstance(key, TimerHandle):
             raise InvalidOption("key", key, "a value of your own: a TimerHandle always stands for its own timer")
-        taken = key is not None and self.find_key(key) is not None
-        if taken and not replace:
+        taken = None if key is None else self.find_key(key)
+        if taken is not None and not replace:
             raise DuplicateKey(key, KEY_REMEDY)
-        return taken
+        return taken is not None and not taken._submitted
 
     def _list(self, handle: TimerHandle, replace: bool) -> TimerHandle | None:  # noqa: FBT001 - as above
         """Enter a handle by key and group; return the one whose key it takes over, which is still to be withdrawn."""
@@ -338,6 +349,8 @@ class TimerRegistry(TimerOwner):
             if slot is not FIRED and slot is not STOPPED:
                 slot.unlink(handle)
             handle.lie_in(STOPPED)
+        if handle._submitted:
+            self._stranded += 1
         details = handle._details
         return None if details is None else self._unlist(handle, details.key, details.group)
 
@@ -433,6 +446,24 @@ class TimerRegistry(TimerOwner):
             callback, args = self._begin(handle, now_ns)
         self._run(handle, callback, args, call)
         return True
+
+    def enter_executor(self, handle: TimerHandle) -> bool:
+        """Note that a handle is submitted; False if it is not due any more, or waits in the executor already.
+
+        One that was touched while it waited there runs when its turn comes, if it is due then.
+        """
+        with self.lock:
+            if handle._submitted or handle.slot is not self.due_ring:
+                return False
+            handle._submitted = True
+            return True
+
+    def leave_executor(self, handle: TimerHandle) -> None:
+        """Note that a handle waits in the executor no longer; what becomes due from now on is submitted again."""
+        with self.lock:
+            if handle._submitted and handle.slot is STOPPED and self._stranded:
+                self._stranded -= 1
+            handle._submitted = False
 
     def put_off(self, handle: TimerHandle, wait_ns: int) -> bool:
         """Have a due handle collected again after a while; False if it was run or taken out meanwhile.
@@ -608,12 +639,6 @@ class TimerRegistry(TimerOwner):
             due_in = max(handle._deadline_ns - now_ns, 0) / 1e9
             left.append(pending_timer(handle, due_in))
             handle.release()
-
-
-def check_hashable(what: str, given: object) -> None:
-    """Refuse a key or group of a type that cannot be hashed."""
-    if type(given).__hash__ is None:
-        raise Unhashable(what, given)
 
 
 def take_all(ring: Slot, taken: list[Any]) -> None:

@@ -12,12 +12,14 @@ while nothing is pending it does not wake at all.
 """
 
 import atexit
+import concurrent.futures.thread
 import logging
 import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from typing import Final, Self, Unpack
 from weakref import WeakSet
@@ -28,7 +30,7 @@ from tickwheel.errors import InvalidExecutor, TimersStopped
 from tickwheel.timers.forks import after_fork_in_child
 from tickwheel.timers.handle import PendingTimer, TimerHandle
 from tickwheel.timers.registry import Left
-from tickwheel.timers.timers import AbstractTimers, Options, tell
+from tickwheel.timers.timers import AbstractTimers, Named, Options, tell
 from tickwheel.wheels import TICK_MAX
 
 __all__ = ["Timers", "default_timers"]
@@ -39,6 +41,13 @@ WAIT_SECONDS_MAX: Final = 86_400.0
 STOP_SECONDS_MAX: Final = 5.0  # how long stop() waits for a callback that is still running
 
 RETRY_NS: Final = 10**9  # until an executor is asked again to run what it refused
+
+REFUSAL_MAX: Final = 2**30  # a number that a native integer of 32 bits holds
+
+EXECUTOR_ENDED: Final = (
+    "the main thread has ended, and executors accept no work after that; keep the main thread waiting, as with "
+    "Thread.join(), or make Timers without an executor"
+)
 
 ERROR_PAUSE_SECONDS: Final = 0.1  # between two attempts of the thread, if every one of them fails
 
@@ -67,6 +76,8 @@ class Bell:
 class Timers(AbstractTimers):
     """Timers for any thread; callbacks run on one thread of their own, or in an executor of threads."""
 
+    _slow_advice = "pass executor= for slow callbacks"
+
     def __init__(
         self, *, clock: Clock | None = None, executor: Executor | None = None, **options: Unpack[Options]
     ) -> None:
@@ -83,8 +94,8 @@ class Timers(AbstractTimers):
         self._bell = Bell()  # wakes the thread; each has its own
         self._thread: threading.Thread | None = None
         self._registry.awaited = TICK_MAX  # as if it slept: the first timer starts the thread
-        self._submitted: set[TimerHandle] = set()  # what waits in the executor, each only once
-        self._refused: set[TimerHandle] = set()  # what the executor did not take the last time: told once
+        self._refusal = 1  # changes with every run of the executor: each timer is reported once until then
+        self._reported_end = False  # whether it was reported that the executor has ended with the main thread
         self._interrupted = False  # whether an error ended the last turn
         self._forked = False
         _instances.add(self)
@@ -234,9 +245,8 @@ class Timers(AbstractTimers):
     # -- the executor
 
     def _submit(self, handle: TimerHandle, executor: Executor) -> None:
-        if handle in self._submitted:
-            return  # touched while it waited there: it runs when its turn comes, if it is due then
-        self._submitted.add(handle)
+        if not self._registry.enter_executor(handle):
+            return
         try:
             if self._forked:
                 check_threads(executor)
@@ -248,8 +258,8 @@ class Timers(AbstractTimers):
             self._put_off(handle, error)
 
     def _run_submitted(self, handle: TimerHandle) -> None:
-        self._submitted.discard(handle)  # first: what becomes due from now on is submitted again
-        self._refused.clear()
+        self._registry.leave_executor(handle)
+        self._refusal = self._refusal % REFUSAL_MAX + 1
         self._registry.run(handle, self._call_back)
 
     def _settle(self, handle: TimerHandle, future: "Future[None]") -> None:
@@ -260,14 +270,26 @@ class Timers(AbstractTimers):
 
     def _put_off(self, handle: TimerHandle, error: BaseException) -> None:
         """Try a run again later that the executor did not make, and tell so the first time."""
-        self._submitted.discard(handle)
+        self._registry.leave_executor(handle)
         named = handle.callback, handle.key
         wait_ns = int(RETRY_NS * self.speed)
         if handle.times != 1:
             wait_ns = min(wait_ns, handle._delay_ns)  # a periodic timer is tried no less often than it would run
-        if self._registry.put_off(handle, wait_ns) and handle not in self._refused and not exiting():
-            self._refused.add(handle)
+        if not self._registry.put_off(handle, wait_ns):
+            return
+        if has_main_ended():
+            self._report_end(handle, named, error)
+        elif handle._refusal != self._refusal:
+            handle._refusal = self._refusal
             self._report(handle, named, error, "the executor did not run timer callback %s; it is tried again")
+
+    def _report_end(self, handle: TimerHandle, named: Named, error: BaseException) -> None:
+        """Report once that no callback runs any more, if the process lives on without its main thread."""
+        if not self._reported_end and has_work_left():
+            self._reported_end = True
+            ended = InvalidExecutor(self._executor, EXECUTOR_ENDED)
+            ended.__cause__ = error
+            self._report(handle, named, ended, "the executor did not run timer callback %s, and runs no others")
 
     # -- a forked child has the timers but not the thread
 
@@ -277,17 +299,27 @@ class Timers(AbstractTimers):
         The thread itself, if a callback forked, goes on in the child: when the callback returns, it ends.
         """
         self._forked = True
-        self._submitted.clear()
-        self._refused.clear()
         self._registry.awaited = TICK_MAX
         self._bell = Bell()
         self._thread = None
         return super()._begin_anew()
 
 
-def exiting() -> bool:
-    """Tell whether the interpreter ends: it shuts executors down before our threads."""
+def has_main_ended() -> bool:
+    """Tell whether the main thread has ended: Python shuts executors down then, and waits for other threads."""
     return bool(getattr(threading, "_SHUTTING_DOWN", False)) or not threading.main_thread().is_alive()
+
+
+def has_work_left() -> bool:
+    """Tell whether the interpreter waits for a thread that is none of an executor's, and so does not simply exit."""
+    pooled = getattr(concurrent.futures.thread, "_threads_queues", ())
+    return any(
+        not thread.daemon
+        and thread is not threading.main_thread()
+        and thread not in pooled
+        and not type(thread).__module__.startswith("concurrent.futures.")
+        for thread in threading.enumerate()
+    )
 
 
 def check_threads(executor: Executor) -> None:
@@ -308,7 +340,7 @@ def default_timers() -> Timers:
     global _default  # noqa: PLW0603 - one a process, made when first asked for
     with _default_lock:
         while _default is None or _default._registry.stopped:
-            made = Timers()
+            made = Context().run(Timers)  # not in that of the first one who asks
             if _default is None or _default._registry.stopped:  # otherwise they were made meanwhile, on this thread
                 _default = made
         return _default

@@ -164,7 +164,9 @@ class Timeout(LoopTimer):
             self._state = EXPIRING
 
     def release(self) -> object:
-        """Let go of the task: its loop was closed."""
+        """Let go of the task: its loop was closed. Not while it is pending."""
+        if self.pending:
+            return None
         task = self._task  # dropped when all is in order again: see Timer.release
         self._task = None
         super().release()

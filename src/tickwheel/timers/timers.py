@@ -12,11 +12,34 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Hashable
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
-from inspect import CORO_CREATED, GEN_CREATED, getcoroutinestate, getgeneratorstate, isawaitable, signature
+from inspect import (
+    CO_ASYNC_GENERATOR,
+    CO_COROUTINE,
+    CO_GENERATOR,
+    CORO_CREATED,
+    GEN_CREATED,
+    getcoroutinestate,
+    getgeneratorstate,
+    isawaitable,
+    signature,
+)
 from random import Random
-from types import CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, TypeGuard, TypeVarTuple, Unpack
+from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, MethodType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    NoReturn,
+    Self,
+    TypedDict,
+    TypeGuard,
+    TypeVarTuple,
+    Unpack,
+    cast,
+)
 from weakref import WeakSet, ref
 
 from tickwheel.clock import Clock, monotonic_reader
@@ -32,12 +55,13 @@ from tickwheel.errors import (
 )
 from tickwheel.timers.forks import after_fork_in_child
 from tickwheel.timers.handle import Details, PendingTimer, TimerHandle, describe
+from tickwheel.timers.loop_timers import check_tick
 from tickwheel.timers.registry import Left, TimerRegistry
 from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.timers.timers_core import TimersCore, check_replace
 from tickwheel.wheels import BINARY, Geometry, Stats
 
-__all__ = ["AbstractTimers", "Named", "Options", "is_unbegun", "tell"]
+__all__ = ["GENERATOR", "AbstractTimers", "Named", "Options", "check_not_generator", "code_flags", "is_unbegun", "tell"]
 
 Ts = TypeVarTuple("Ts")
 
@@ -45,6 +69,10 @@ Ts = TypeVarTuple("Ts")
 Named = tuple[Callable[..., object] | None, Hashable]
 
 SLOW_SECONDS: Final = 0.1  # how long a callback may hold up the others before a warning names it
+
+GENERATOR: Final = CO_GENERATOR | CO_ASYNC_GENERATOR
+
+PLAIN_OR_COROUTINE: Final = "a plain or coroutine function (the body of a generator function never runs)"
 
 PENDING_MAX: Final = 10_000_000  # about a gigabyte; beyond this a program is leaking timers
 
@@ -76,11 +104,14 @@ class Options(TypedDict, total=False):
 class AbstractTimers(TimersCore, ABC):
     """The verbs all drivers share."""
 
-    def __init__(self, clock: Clock, **options: Unpack[Options]) -> None:
+    _slow_advice: str  # what to do about a callback that takes long
+
+    def __init__(self, clock: Clock, /, **options: Unpack[Options]) -> None:
         check_options(type(self), clock, options)
         geometry = options.get("geometry", BINARY)
         self._clock = clock
         self._time = ScaledClock(clock)
+        self._context = copy_context()  # each callback runs in a copy of it
         self._on_error = options.get("on_error")
         self._slow_ns = to_ns(options.get("slow", SLOW_SECONDS))
         self._rng = options.get("rng") or Random()  # noqa: S311 - spreads timers, keeps no secrets
@@ -145,7 +176,7 @@ class AbstractTimers(TimersCore, ABC):
             first_ns += self._rng.randrange(jitter_ns + 1)
         details = Details(key, group, times, mode == "delay")
         handle = TimerHandle(self._registry, job, job_args, interval_ns, details)
-        self._registry.enter(handle, first_ns, check_replace(replace))
+        self._registry.enter(handle, first_ns, check_replace(replace, key))
         return handle
 
     # -- cancelling many, asking
@@ -224,22 +255,24 @@ class AbstractTimers(TimersCore, ABC):
     def _call_back(self, handle: TimerHandle, callback: Callable[..., object], args: tuple[Any, ...]) -> bool:
         """Call back for a handle that has begun, report what it raises, and tell whether its run continues."""
         named = callback, handle.key  # a timer that cancels itself lets go of both
+        run = self._context.copy().run
         began_ns = self._clock.monotonic_ns()
         try:
             handle._entered = True  # nothing can interrupt between this and the call
-            result = callback(*args)
-            return result is not None and self._take_result(handle, named, result)
+            result = run(callback, *args)
+            return result is not None and run(self._take_result, handle, named, result)
         except BaseException as error:  # noqa: BLE001 - a callback must not take the others with it
-            self._report(handle, named, error)
+            run(self._report, handle, named, error)
             return False
         finally:
             took_ns = self._clock.monotonic_ns() - began_ns
             if took_ns > self._slow_ns:
                 tell(
                     logging.WARNING,
-                    "timer callback %s took %d ms and delayed all other timers; pass executor= for slow callbacks",
+                    "timer callback %s took %d ms and delayed all other timers; %s",
                     describe(*named),
                     took_ns // 1_000_000,
+                    self._slow_advice,
                 )
 
     def _take_result(self, handle: TimerHandle, named: Named, result: object) -> bool:  # noqa: ARG002 - one driver uses it
@@ -247,6 +280,7 @@ class AbstractTimers(TimersCore, ABC):
         if is_unbegun(result):
             result.close()
             raise CoroutineNotAwaited(describe(*named))
+        check_not_generator(named, result)
         return False
 
     def _report(
@@ -259,7 +293,16 @@ class AbstractTimers(TimersCore, ABC):
             tell(logging.ERROR, message, describe(*named), error=error)
             return
         try:
-            self._on_error(handle, error)
+            # In a copy of the context it is called in, which may be that of all callbacks.
+            result = copy_context().run(self._on_error, handle, error)
+            if is_unbegun(result):
+                result.close()
+                tell(
+                    logging.ERROR,
+                    f"on_error returned a coroutine, which nothing awaits; {message}",
+                    describe(*named),
+                    error=error,
+                )
         except BaseException as another:
             tell(logging.ERROR, "on_error raised for timer callback %s", describe(*named), error=another)
             if not self._contains(another):
@@ -339,14 +382,47 @@ def check_options(kind: type[AbstractTimers], clock: object, options: Options) -
     monotonic_reader(clock)
     if not isinstance(given.get("geometry", BINARY), Geometry):
         raise InvalidOption("geometry", given["geometry"], "a Geometry of tickwheel.wheels")
+    check_tick(given.get("geometry", BINARY))
     for name in ("job", "on_error"):
         if given.get(name) is not None and not callable(given[name]):
             raise InvalidOption(name, given[name], "a function")
+    check_options_plain(given)
     pending_max = given.get("pending_max", PENDING_MAX)
     if not isinstance(pending_max, int) or isinstance(pending_max, bool) or pending_max < 1:
         raise InvalidOption("pending_max", pending_max, "an int of at least 1")
     if given.get("rng") is not None and not isinstance(given["rng"], Random):
         raise InvalidOption("rng", given["rng"], "a random.Random")
+
+
+def check_options_plain(given: dict[str, Any]) -> None:
+    """Refuse functions that only make a coroutine or a generator where nothing would run it."""
+    on_error, job = given.get("on_error"), given.get("job")
+    if code_flags(on_error) & (CO_COROUTINE | GENERATOR):
+        raise InvalidOption("on_error", on_error, "a plain function (nothing awaits or iterates its result)")
+    if code_flags(job) & GENERATOR:
+        raise InvalidOption("job", job, PLAIN_OR_COROUTINE)
+
+
+def check_not_generator(named: Named, result: object) -> None:
+    """Refuse what a generator function returned. Only now: to look at every callback when it is started would cost."""
+    callback = named[0]
+    if isinstance(result, (GeneratorType, AsyncGeneratorType)) and code_flags(callback) & GENERATOR:
+        raise InvalidOption("callback", callback, PLAIN_OR_COROUTINE)
+
+
+def code_flags(function: object) -> int:
+    """Return the flags of the code that runs when this is called, as `inspect` has them; 0 if they are not known.
+
+    Nothing of the function is run to find out: a mock takes part in what `inspect` does, and says that it is anything.
+    """
+    while type(function) in (partial, MethodType):
+        function = function.func if isinstance(function, partial) else cast("MethodType", function).__func__
+    if type(function) is not FunctionType:
+        for kind in type(function).__mro__:
+            if "__call__" in vars(kind):
+                function = vars(kind)["__call__"]
+                break
+    return function.__code__.co_flags if type(function) is FunctionType else 0
 
 
 def is_unbegun(result: object) -> TypeGuard[Coroutine[Any, Any, Any] | Generator[Any, Any, Any]]:

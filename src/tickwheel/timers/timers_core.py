@@ -3,7 +3,7 @@
 `AbstractTimers` is an ordinary class on top of this one: the registry refers to it weakly, and users may subclass it.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -13,6 +13,11 @@ from tickwheel.timers.handle import TimerHandle
 from tickwheel.timers.registry import TimerRegistry
 
 __all__ = ["TimersCore", "check_replace"]
+
+CALLBACK_NOTE: Final = (
+    "if you passed a callback, it was None: pass the function itself and its arguments, as in after(5, print, 'x'), "
+    "not the result of a call, as in after(5, print('x'))"
+)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -33,14 +38,16 @@ class TimersCore:
         replace: Any = False,
     ) -> TimerHandle:
         """Run a callback once, after a delay. Without a callback, run the default `job` with the key."""
-        replaces = check_replace(replace)
+        replaces = check_replace(replace, key)
         if callback is None:
             return self._registry.start(self._default_job(args), (key,), delay, key, group, replaces)
         return self._registry.start(callback, args, delay, key, group, replaces)
 
     def _default_job(self, args: tuple[Any, ...]) -> Any:
         if self._job is None or args:
-            raise MissingCallback
+            error = MissingCallback()
+            error.add_note(CALLBACK_NOTE)
+            raise error
         return self._job
 
     def cancel(self, handle_or_key: Any) -> bool:
@@ -55,10 +62,12 @@ class TimersCore:
         return self._registry.touch(handle_or_key, None if delay is None else to_ns(delay))
 
 
-def check_replace(given: Any) -> bool:
+def check_replace(given: Any, key: Any) -> bool:
     """Return whether a timer replaces another; refuse what is no bool, interpreted as well as compiled."""
     if given is False:
         return False
     if given is not True:
         raise InvalidOption("replace", given, "True or False")
+    if key is None:
+        raise InvalidOption("replace", given, "False for a timer without a key, which cannot replace another")
     return True

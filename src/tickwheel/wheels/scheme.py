@@ -27,18 +27,20 @@ from tickwheel.errors import (
     ForeignTimer,
     HandMovedBack,
     InvalidLimit,
+    InvalidOption,
     LengthMismatch,
     NotATimer,
     NotCopyable,
     NotWholeTicks,
     TimerStopped,
+    Unhashable,
     WheelClosed,
     shown,
 )
 from tickwheel.wheels.contract import Stats
 from tickwheel.wheels.timer import FIRED, NOWHERE, STOPPED, TICK_MAX, Slot, Timer
 
-__all__ = ["Scheme"]
+__all__ = ["Scheme", "check_hashable"]
 
 _serials: Final = count(NOWHERE + 1)
 
@@ -61,7 +63,7 @@ class Scheme(ABC):
     _formed: bool = False
 
     def __init__(self, now: object = 0, delay_max: i64 = TICK_MAX) -> None:
-        self._now: i64 = whole_ticks("now", now)
+        self._now: i64 = checked_tick("now", now)
         self._delay_max = delay_max
         self._serial: i64 = next(_serials)
         self._ready = Slot(self._serial)
@@ -151,7 +153,11 @@ class Scheme(ABC):
 
     def find(self, key: Hashable) -> Timer | None:
         """Return the pending timer with this key."""
-        timer = self._timer_of.get(key)
+        try:
+            timer = self._timer_of.get(key)
+        except TypeError:
+            check_hashable("key", key)
+            raise
         return timer if timer is not None and timer.slot.owner == self._serial else None
 
     def restart(self, timer: object, delay: object) -> None:
@@ -203,7 +209,7 @@ class Scheme(ABC):
         """
         # First of all: making a list may run the garbage collector, and so a destructor that uses this wheel.
         batch: list[Timer] = []
-        target: i64 = whole_ticks("to", to)
+        target: i64 = checked_tick("to", to)
         if target < self._now:
             raise HandMovedBack(self._now, target)
         room: i64 = checked_limit(limit)
@@ -438,7 +444,12 @@ class Scheme(ABC):
     def _start_keyed(self, delay: object, payload: object, key: object) -> Timer:
         """Start a timer with a key; the key is entered first, so that nothing is pending if that fails."""
         timer = self._make(0, payload)
-        if self._timer_of.setdefault(key, timer) is not timer:
+        try:
+            holder = self._timer_of.setdefault(key, timer)
+        except TypeError:
+            check_hashable("key", key)
+            raise
+        if holder is not timer:
             raise DuplicateKey(key)
         try:
             self._key_of[timer] = key
@@ -555,14 +566,20 @@ def checked_delay(delay: object, reach: i64) -> i64:
     return ticks
 
 
-def whole_ticks(what: str, value: object) -> int:
-    """Check a tick on the face of the clock."""
+def checked_tick(what: str, value: object) -> int:
+    """Check a tick that the hand stands on, or is to move to."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise NotWholeTicks(what, value)
-    ticks: int = value
-    if ticks < 0 or ticks > TICK_MAX:
-        raise DelayOutOfRange(ticks, TICK_MAX)
-    return ticks
+    tick: int = value
+    if tick < 0 or tick > TICK_MAX:
+        raise InvalidOption(what, value, f"a tick from 0 to {TICK_MAX}")
+    return tick
+
+
+def check_hashable(what: str, given: object) -> None:
+    """Refuse a key or group of a type that cannot be hashed."""
+    if type(given).__hash__ is None:
+        raise Unhashable(what, given)
 
 
 def checked_limit(limit: object) -> int:
