@@ -62,10 +62,13 @@ UNITS_NS: Final = {
     "w": 7 * 86_400 * SECOND_NS,
 }
 
-_NUMBER: Final = r"[0-9]+(?:[.,][0-9]+)?"  # \d would take the digits of all scripts
+# \d would take the digits of all scripts. ISO 8601 has a decimal comma; elsewhere "1,500s" may mean either number.
+_NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
+_ISO_NUMBER: Final = r"([0-9]+(?:[.,][0-9]+)?)"
 _PART: Final = re.compile(rf"\s*({_NUMBER})\s*([a-z{MICRO_SIGN}]+)")
 _ISO: Final = re.compile(
-    rf"P(?:({_NUMBER})W|(?:({_NUMBER})D)?(?:T(?=[0-9])(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?)",
+    rf"P(?:{_ISO_NUMBER}W|(?:{_ISO_NUMBER}D)?"
+    rf"(?:T(?=[0-9])(?:{_ISO_NUMBER}H)?(?:{_ISO_NUMBER}M)?(?:{_ISO_NUMBER}S)?)?)",
     re.ASCII | re.IGNORECASE,  # without ASCII, a long s would be an S
 )
 _ISO_UNITS: Final = ("w", "d", "h", "m", "s")
@@ -206,6 +209,8 @@ def _parts(text: str, stripped: str) -> list[tuple[str, str]]:
             break
         parts.append((part[1], part[2]))
         position = part.end()
+    if "," in stripped:
+        raise InvalidDuration(text, "commas are ambiguous; write '1.5s' or '1500s'")
     if not parts or position != len(stripped):
         raise InvalidDuration(
             text,

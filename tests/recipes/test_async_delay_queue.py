@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.recipes.test_delay_queue import BAD_DELAYS, PATIENCE_SECONDS, HookedWheel, interrupt
+from tests.recipes.test_delay_queue import BAD_DELAYS, PATIENCE_SECONDS, HookedWheel, LazyProxy, interrupt, refuse
 from tickwheel import AsyncDelayQueue, VirtualClock, aio
+from tickwheel.durations import Duration
 from tickwheel.errors import InvalidDuration
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.SelectorEventLoop, uvloop.new_event_loop, aio.EventLoop]
@@ -373,5 +374,97 @@ def test_getters_with_timeouts_take_every_item_once_and_none_early(seed: int) ->
             taker.cancel()
         await asyncio.wait(takers)
         assert all(taker.cancelled() for taker in takers)
+
+    run(main())
+
+
+# -- items whose class is computed, and subclasses
+
+
+def test_a_proxy_that_cannot_be_evaluated_comes_out_as_it_was_put_in() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[LazyProxy] = AsyncDelayQueue()
+        now, later = LazyProxy(refuse), LazyProxy(refuse)
+        await delayed.put(later, delay=1)
+        await delayed.put(now)
+        assert await delayed.get() is now
+        assert await delayed.get() is later
+
+    run(main())
+
+
+class StampedQueue(AsyncDelayQueue[Any]):
+    """Wraps each item, as a subclass of `asyncio.Queue` may."""
+
+    def put_nowait(self, item: Any, *, delay: Duration = 0.0) -> None:
+        super().put_nowait(("stamp", item), delay=delay)
+
+
+def test_put_hands_items_and_delays_to_an_overridden_put_nowait() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        stamped = StampedQueue()
+        begin = loop.time()
+        await stamped.put("later", delay="1h")
+        await stamped.put("now")
+        assert await stamped.get() == ("stamp", "now")
+        assert await stamped.get() == ("stamp", "later")
+        assert loop.time() - begin == pytest.approx(3600)
+
+    run(main())
+
+
+def test_the_delay_of_a_put_that_waits_for_a_place_counts_from_its_call_in_a_subclass() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        stamped = StampedQueue(maxsize=1)
+        await stamped.put("first")
+        begin = loop.time()
+        waits = asyncio.create_task(stamped.put("second", delay="10s"))
+        await asyncio.sleep(4)
+        assert await stamped.get() == ("stamp", "first")
+        await waits
+        assert await stamped.get() == ("stamp", "second")
+        assert loop.time() - begin == pytest.approx(10)
+
+    run(main())
+
+
+def test_a_cancelled_put_with_a_delay_leaves_its_place_to_the_next() -> None:
+    async def main() -> None:
+        delayed: AsyncDelayQueue[str] = AsyncDelayQueue(maxsize=1)
+        await delayed.put("first")
+        puts = [asyncio.create_task(delayed.put(item, delay=1)) for item in ("second", "third")]
+        await asyncio.sleep(0)
+        assert delayed.get_nowait() == "first"  # wakes the second
+        puts[0].cancel()
+        with suppress(asyncio.CancelledError):
+            await puts[0]
+        await puts[1]
+        assert await delayed.get() == "third"
+
+    run(main())
+
+
+class UniqueQueue(AsyncDelayQueue[str]):
+    def _init(self, maxsize: int) -> None:
+        super()._init(maxsize)
+        self.seen: list[str] = []
+
+    def _put(self, item: str) -> None:
+        if item not in self.seen:
+            self.seen.append(item)
+            super()._put(item)
+
+
+def test_an_overridden_put_hook_sees_the_items_themselves() -> None:
+    async def main() -> None:
+        unique = UniqueQueue()
+        await unique.put("a", delay=10)
+        await asyncio.sleep(1)
+        unique.put_nowait("a", delay=10)
+        unique.put_nowait("b")
+        assert unique.seen == ["a", "b"]
+        assert (unique.qsize(), unique.due()) == (2, 1)
 
     run(main())

@@ -16,6 +16,7 @@ import pytest
 
 from tickwheel import AsyncTimers, IdleTimeouts, ManualTimers, Timers, VirtualClock
 from tickwheel.errors import (
+    AsyncCallback,
     DuplicateKey,
     InvalidDuration,
     InvalidTimers,
@@ -546,3 +547,33 @@ def test_a_key_that_is_watched_is_refused_with_what_can_be_done(timeouts: IdleTi
     timeouts.watch("a", 30, print)
     with pytest.raises(DuplicateKey, match="'a' is already watched; touch it, or forget it first"):
         timeouts.watch("a", 60, print)
+
+
+def test_messages_name_the_callback_and_the_key(
+    timers: ManualTimers, timeouts: IdleTimeouts[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def close(key: str) -> None:
+        raise OSError(key)
+
+    timeouts.watch("connection 7", 10, close)
+    timers.advance(10)
+    name = "test_messages_name_the_callback_and_the_key.<locals>.close"
+    assert [record.getMessage() for record in caplog.records] == [f"timer callback {name} key='connection 7' raised"]
+
+
+async def never_awaited(key: str) -> None:
+    pytest.fail(f"it was called with {key}")
+
+
+def test_a_coroutine_function_is_refused_where_nothing_awaits_it(timeouts: IdleTimeouts[str]) -> None:
+    with pytest.raises(AsyncCallback, match=r"invalid on_idle .*never_awaited.*; use AsyncTimers, or a plain function"):
+        timeouts.watch("a", 30, never_awaited)
+    assert "a" not in timeouts
+
+
+def test_a_coroutine_that_cannot_be_awaited_is_reported_with_the_callback_and_the_key(
+    timers: ManualTimers, timeouts: IdleTimeouts[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    timeouts.watch("a", 30, lambda _: never_awaited("a"))
+    timers.advance(30)
+    assert "<lambda> key='a' returned a coroutine, which was closed without running" in caplog.text

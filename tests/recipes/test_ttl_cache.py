@@ -3,13 +3,15 @@
 import logging
 from collections.abc import Callable, Iterator, MutableMapping
 from enum import IntEnum
+from functools import partial
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
 
 from tickwheel import ManualTimers, TTLCache, VirtualClock
-from tickwheel.errors import InvalidCache, InvalidClock, InvalidDuration, InvalidTimers, InvalidWeight
+from tickwheel.errors import AsyncCallback, InvalidCache, InvalidClock, InvalidDuration, InvalidTimers, InvalidWeight
 
 
 @pytest.fixture
@@ -612,3 +614,47 @@ def test_without_a_ttl_an_item_lives_as_long_as_it_is_read() -> None:
     assert cache.get("b") == 2
     clock.advance("1d")
     assert cache.get("b") is None
+
+
+async def never_awaited(*_: object) -> None:
+    pytest.fail("it was called")
+
+
+class AsyncObject:
+    async def __call__(self, *_: object) -> None:
+        pytest.fail("it was called")
+
+
+@pytest.mark.parametrize("option", ["ttl", "weigher", "on_evict"])
+@pytest.mark.parametrize("function", [never_awaited, partial(never_awaited, 1), AsyncObject()])
+def test_a_coroutine_function_is_refused(option: str, function: Any) -> None:
+    options = {"ttl": 10, option: function}
+    with pytest.raises(AsyncCallback, match=f"invalid {option} .*would never be awaited; use a plain function"):
+        TTLCache(3, **options)
+
+
+def test_a_coroutine_that_on_evict_returns_is_closed_and_logged(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    cache: TTLCache[str, int] = TTLCache(3, 10, clock=clock, on_evict=lambda key, *_: never_awaited(key))
+    cache["a"] = 1
+    del cache["a"]
+    assert "on_evict returned a coroutine for key 'a' (cause: deleted)" in caplog.text
+
+
+@pytest.mark.parametrize("mock", [Mock, MagicMock])
+def test_mocks_of_plain_functions_are_plain_functions(mock: Any) -> None:
+    def plain(*_: object) -> None: ...
+
+    on_evict = mock(spec=plain)
+    cache: TTLCache[int, int] = TTLCache(1, 60, on_evict=on_evict)
+    cache[1] = cache[2] = 0
+    on_evict.assert_called_once_with(1, 0, "size")
+
+
+def test_a_generator_function_as_on_evict_is_refused() -> None:
+    def generator(*_: object) -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(InvalidCache, match="generator function"):
+        TTLCache(1, 60, on_evict=generator)

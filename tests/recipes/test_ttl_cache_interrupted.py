@@ -417,6 +417,40 @@ def test_a_write_after_the_loop_of_its_timers_was_closed_warns_and_succeeds(capl
     assert caplog.text.count("were stopped; expired items are freed on writes only") == 1
 
 
+STOPPED = "were stopped; expired items are freed on writes only"
+
+
+def test_timers_that_are_stopped_while_a_sweep_is_pending_are_noticed_by_the_next_write(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = VirtualClock()
+    timers = ManualTimers(clock)
+    cache: TTLCache[str, int] = TTLCache(9, "1h", timers=timers)
+    cache["a"] = 1
+    timers.stop()
+    assert caplog.text == ""
+    cache["b"] = 2  # expires after the sweep that will not come
+    cache["c"] = 3
+    assert caplog.text.count(STOPPED) == 1
+    clock.advance("1h")
+    cache["d"] = 4
+    assert dict(cache.items()) == {"d": 4}
+
+
+def test_a_loop_that_is_closed_while_a_sweep_is_pending_is_noticed_by_the_next_write(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def make() -> "TTLCache[str, int]":
+        cache: TTLCache[str, int] = TTLCache(9, "1h", timers=AsyncTimers())
+        cache["a"] = 1
+        return cache
+
+    cache = asyncio.run(make())
+    cache["b"] = 2
+    cache["c"] = 3
+    assert caplog.text.count(STOPPED) == 1
+
+
 # -- forks
 
 

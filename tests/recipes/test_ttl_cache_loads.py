@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.recipes.test_delay_queue import LazyProxy, refuse
 from tickwheel import COMPILED, TTLCache, VirtualClock
 from tickwheel.errors import AsyncLoader, MissingCallback, RecursiveLoad
 from tickwheel.recipes import cache_loads
-from tickwheel.recipes.cache_loads import _waiting
+from tickwheel.recipes.cache_loads import _waiting, load
 
 PATIENCE_SECONDS = 60
 
@@ -296,3 +297,31 @@ def test_the_key_of_a_recursive_load_is_printed_outside_the_lock() -> None:
     with pytest.raises(RecursiveLoad, match="printed"):
         cache.get_or_load(Key(), lambda key: cache.get_or_load(key, str))
     assert set(free) == {True}
+
+
+def test_those_who_wait_for_a_load_do_not_wait_for_on_evict() -> None:
+    returned = threading.Event()
+    told: list[bool] = []
+
+    def on_evict(*_: object) -> None:
+        told.append(returned.wait(PATIENCE_SECONDS))
+
+    cache: TTLCache[str, str] = TTLCache(1, 10, clock=VirtualClock(), on_evict=on_evict)
+    cache["old"] = "evicted by the load"
+    loader = Loader()
+    with ThreadPoolExecutor(2) as pool:
+        calls = start(cache, pool, loader, threads=2)
+        for call in calls:  # the first of them to be done is the one that waited
+            call.add_done_callback(lambda _: returned.set())
+        loader.go.set()
+        assert results(calls) == ["loaded", "loaded"]
+    assert told == [True]
+    assert loader.calls == ["a"]
+
+
+def test_a_loaded_proxy_is_not_evaluated(cache: TTLCache[str, Any]) -> None:
+    proxy = LazyProxy(refuse)
+    assert cache.get_or_load("a", lambda _: proxy) is proxy
+    assert cache.get_or_load("a", lambda _: pytest.fail("loaded twice")) is proxy
+    found = load(cache._store, "a", lambda _: pytest.fail("loaded twice"), None)  # set after it was missed
+    assert found is proxy

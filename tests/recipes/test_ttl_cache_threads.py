@@ -184,3 +184,42 @@ def test_an_error_in_a_callback_hits_no_thread() -> None:
 
     run_together(use)
     assert len(told) == THREADS * 100 - 1
+
+
+class BlockingKey:
+    """A key of which one hash waits until it is told to go on, or no longer than a moment."""
+
+    def __init__(self) -> None:
+        self.waits = False
+        self.hashed = threading.Event()
+        self.go = threading.Event()
+
+    def __hash__(self) -> int:
+        if self.waits:
+            self.hashed.set()
+            self.go.wait(0.1)  # the other thread cannot go on before, unless it does without the lock
+        return 1
+
+
+def test_a_weight_is_not_read_in_the_middle_of_a_write() -> None:
+    clock = VirtualClock()
+    key = BlockingKey()
+    writers: list[threading.Thread] = []
+
+    def on_evict(evicted: Any, *_: object) -> None:
+        if evicted == "expired":  # by the call that asks for the weight
+            key.waits = True
+            writers.append(threading.Thread(target=cache.set, args=("heavy", 10)))
+            writers[0].start()
+            assert key.hashed.wait(PATIENCE_SECONDS)
+
+    cache: TTLCache[Any, int] = TTLCache(10, 10, clock=clock, weigher=lambda _, weight: weight, on_evict=on_evict)
+    cache.set("expired", 1, ttl=1)
+    cache[key] = 1  # the first of two that have to leave
+    cache["other"] = 1
+    cache["heavy"] = 1
+    clock.advance(1)
+    weight = cache.weight
+    key.go.set()
+    writers[0].join()
+    assert weight <= 10

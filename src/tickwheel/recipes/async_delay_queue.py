@@ -11,12 +11,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from fractions import Fraction
 from time import monotonic_ns
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import NotCopyable
-from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, Delayed, DelayedItems
+from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, DelayedItems, check_maxsize
 from tickwheel.timers.loop_timers import counts_milliseconds
 from tickwheel.wheels import TICK_MAX
 
@@ -38,17 +39,36 @@ class AsyncDelayQueue(asyncio.Queue[T]):
     _get_loop: Callable[[], asyncio.AbstractEventLoop]
 
     _is_shutdown: bool = False  # until shutdown(), which asyncio.Queue has since Python 3.13
+    _due_tick: int = 0  # of the item that is being put; 0 without a delay
     _timer: asyncio.Handle | None = None
     _timer_tick: int = TICK_MAX
     _counts_milliseconds: bool | None = None  # whether the loop does; None until it is known
 
+    def __init__(self, maxsize: int = 0) -> None:
+        check_maxsize(maxsize)
+        super().__init__(maxsize)
+
     async def put(self, item: T, *, delay: Duration = 0.0) -> None:
         """Put an item in, to come out after a delay; wait for a free place as `asyncio.Queue.put` does."""
-        await super().put(self._with_delay(item, to_ns(delay)))
+        delay_ns = to_ns(delay)
+        if delay_ns == 0:
+            await super().put(item)
+        elif not self.full():
+            self.put_nowait(item, delay=delay)
+        else:
+            due_ns = self._now_ns() + delay_ns
+            await self._wait_for_place()
+            self.put_nowait(item, delay=Fraction(max(due_ns - self._now_ns(), 0), 10**9))
 
     def put_nowait(self, item: T, *, delay: Duration = 0.0) -> None:
         """Put an item in if there is a free place now."""
-        super().put_nowait(self._with_delay(item, to_ns(delay)))  # put() calls this with Delayed and no delay
+        due_tick = self._find_due_tick(to_ns(delay))
+        before = self._due_tick  # of another call that a destructor has interrupted with this one
+        self._due_tick = due_tick  # not an argument: subclasses override `_put(item)`
+        try:
+            super().put_nowait(item)
+        finally:
+            self._due_tick = before
 
     async def get(self) -> T:
         """Take the first item that is due, waiting for one as `asyncio.Queue.get` does."""
@@ -103,8 +123,8 @@ class AsyncDelayQueue(asyncio.Queue[T]):
     def _init(self, maxsize: int) -> None:  # noqa: ARG002 - as asyncio.Queue
         self._queue: DelayedItems[T] = DelayedItems(self._tick)
 
-    def _put(self, item: Any) -> None:
-        self._queue.append(item, self._tick())
+    def _put(self, item: T) -> None:
+        self._queue.append(item, self._tick(), self._due_tick)
         if self._getters:
             self._arm(self._queue.wheel.next_due())
 
@@ -112,6 +132,23 @@ class AsyncDelayQueue(asyncio.Queue[T]):
         # asyncio.Queue wakes a getter for each item that is put; for one that is not due yet, the timer does.
         if waiters is not self._getters or self._queue.ready():
             super()._wakeup_next(waiters)  # type: ignore[misc] # another omission
+
+    async def _wait_for_place(self) -> None:
+        """Wait until the queue is not full, in line with the calls of `put` without a delay."""
+        while self.full():
+            if self._is_shutdown:
+                raise asyncio.QueueShutDown  # type: ignore[attr-defined] # Python 3.13
+            putter = self._get_loop().create_future()
+            self._putters.append(putter)
+            try:
+                await putter
+            except BaseException:
+                putter.cancel()
+                with suppress(ValueError):  # it is removed when it is woken
+                    self._putters.remove(putter)
+                if not self.full() and not putter.cancelled():
+                    self._wakeup_next(self._putters)  # it was woken for a place that is still free
+                raise
 
     def _end_if_drained(self) -> None:
         """Wake the getters that waited for delayed items of a queue that is shut down, when the last was taken."""
@@ -136,14 +173,15 @@ class AsyncDelayQueue(asyncio.Queue[T]):
             self._counts_milliseconds = counts_milliseconds(loop)
         return self._counts_milliseconds
 
-    def _with_delay(self, item: Any, delay_ns: int) -> Any:
-        """Return what to put: the item, or `Delayed` if it has a delay, which counts from now."""
-        if delay_ns == 0:
-            return item
+    def _find_due_tick(self, delay_ns: int) -> int:
+        """Return the tick at which a delay that begins now is over; 0 without a delay."""
+        return 0 if delay_ns == 0 else -(-(self._now_ns() + delay_ns) // TICK_NS)
+
+    def _now_ns(self) -> int:
+        """Read the time of the running loop, from which delays count."""
         asyncio.get_running_loop()  # raises if there is none, where _get_loop returns None
         loop = self._get_loop()
-        now_ns = monotonic_ns() if self._is_coarse(loop) else round(loop.time() * 1e9)
-        return Delayed(-(-(now_ns + delay_ns) // TICK_NS), item)
+        return monotonic_ns() if self._is_coarse(loop) else round(loop.time() * 1e9)
 
     def _arm(self, tick: int | None) -> None:
         """Have the loop turn the wheel at a tick, unless it will before."""

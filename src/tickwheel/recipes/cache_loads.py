@@ -9,8 +9,8 @@ A load is listed in `CacheStore.loads` until it ends or its key is written; a ca
 
 import os
 from collections.abc import Callable, Coroutine
-from inspect import iscoroutine
 from threading import Lock, RLock, get_ident
+from types import CoroutineType
 from typing import Any, NoReturn
 
 from tickwheel.durations import Duration, to_ns
@@ -54,10 +54,9 @@ def load(store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duratio
             running = store.begin_load(key, own)
             if running is own:
                 value = loader(key)
-                if iscoroutine(value):
+                if type(value) is CoroutineType:  # isinstance would run code of the value, here and below
                     _refuse(key, value)
                 store.write_absent(key, value, store.ttl_ns(key, value) if ttl is None else to_ns(ttl), own)
-                own.value = value
                 return value
         except Exception as error:
             own.error = error
@@ -66,20 +65,20 @@ def load(store: CacheStore, key: Any, loader: Callable[[Any], Any], ttl: Duratio
         finally:
             store.end_load(key, own)
             del own  # refers to the error, which refers to this frame
-        if not isinstance(running, Load):
+        if type(running) is not Load:
             return running
         recursive = not _wait(running)
         value, failed = running.value, running.error
         del running  # as above
         if recursive:
             raise RecursiveLoad(key)
+        if value is not MISSING:
+            return value
         if failed is not None:
             try:
                 raise failed
             finally:
                 del failed  # as above
-        if value is not MISSING:
-            return value
 
 
 def _refuse(key: Any, coroutine: Coroutine[Any, Any, Any]) -> NoReturn:

@@ -9,6 +9,7 @@
 import logging
 from collections.abc import Callable
 from threading import get_ident
+from types import CoroutineType
 from typing import Any, Final, Literal, final
 
 from tickwheel.timers.timers import tell
@@ -47,14 +48,18 @@ class EvictionNotices:
                 except BaseException as error:  # noqa: BLE001 - raised at the end
                     end = error if end is None else end
         finally:
-            self._delivering.pop(thread, None)
+            del self._delivering[thread]  # no call, which the recursion limit might refuse
         if end is not None:
             raise end
 
     def _deliver_one(self, key: Any, value: Any, cause: Any) -> None:
         """Deliver a notice and log what `on_evict` raises, unless it ends the program."""
         try:
-            self._on_evict(key, value, cause)
+            result: Any = self._on_evict(key, value, cause)
+            if type(result) is CoroutineType:
+                result.close()
+                message = "on_evict returned a coroutine for key %r (cause: %s), which was closed without running"
+                tell(logging.ERROR, message, key, cause, logger=log)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - logged

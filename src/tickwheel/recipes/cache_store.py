@@ -101,8 +101,7 @@ class CacheStore:
 
     def settle(self) -> None:
         """Deliver what destructors have made leave while the lock was held."""
-        self._acquire()
-        self._depth += 1
+        self._lock()
         self._unlock()
 
     def begin_anew(self, *, held: bool) -> None:
@@ -119,8 +118,7 @@ class CacheStore:
     def read(self, key: Any) -> Any:
         """Return the value of a key, or MISSING, and count it as used."""
         if INTERPRETED:
-            self._acquire()
-            self._depth += 1
+            self._lock()
             try:
                 return self._use(key, self.now_ns())
             finally:
@@ -146,8 +144,7 @@ class CacheStore:
 
     def peek(self, key: Any) -> Any:
         """Return the value of a key, or MISSING."""
-        self._acquire()
-        self._depth += 1
+        self._lock()
         try:
             item = self._find(key)
             return MISSING if item is None else self.items.value(item)
@@ -156,8 +153,7 @@ class CacheStore:
 
     def left_ns(self, key: Any) -> int:
         """Return how long an item has left; 0 if it is not there."""
-        self._acquire()
-        self._depth += 1
+        self._lock()
         try:
             item = self.items.find(key)
             return 0 if item is None else max(item.expires_ns - self.now_ns(), 0)
@@ -167,8 +163,7 @@ class CacheStore:
     def live(self) -> list[tuple[Any, Any]]:
         """List the keys and values that have not expired."""
         found: list[tuple[Any, Any]] = []
-        self._acquire()
-        self._depth += 1
+        self._lock()
         try:
             now_ns = self.now_ns()
             items = self.items
@@ -197,8 +192,7 @@ class CacheStore:
     def write(self, key: Any, value: Any, ttl_ns: int) -> None:
         """Set an item."""
         weight = 1 if self._weigher is None else self._weigh(key, value)
-        self._acquire()
-        self._depth += 1
+        self._lock()
         try:
             if self.loads:
                 self.loads.pop(key, None)
@@ -206,25 +200,28 @@ class CacheStore:
         finally:
             self._unlock()
 
-    def write_absent(self, key: Any, value: Any, ttl_ns: int, load: object) -> Any:
+    def write_absent(self, key: Any, value: Any, ttl_ns: int, load: Any) -> Any:
         """Set an item that is not there, and return the value that then is.
 
-        With a load, set it only if no other write of the key came before.
+        With a load, set it only if no other write of the key came before. Those who wait for the load go on before
+        notices are delivered: they need not wait for `on_evict`, which may wait for them.
         """
         weight = 1 if self._weigher is None else self._weigh(key, value)
-        self._acquire()
-        self._depth += 1
+        self._lock()
         try:
-            if load is not None and self.loads.get(key) is not load:
-                return value
-            self.loads.pop(key, None)
-            item = self._find(key)
-            if item is not None:
-                return self.items.value(item)
-            self._store(key, value, ttl_ns, weight)
+            if load is None or self.loads.get(key) is load:
+                self.loads.pop(key, None)
+                item = self._find(key)
+                if item is not None:
+                    return self.items.value(item)
+                self._store(key, value, ttl_ns, weight)
+            if load is not None:
+                load.value = value
+                load.over = True
+                load.gate.release()
+            return value
         finally:
             self._unlock()
-        return value
 
     def _weigh(self, key: Any, value: Any) -> int:
         assert self._weigher is not None
@@ -298,8 +295,7 @@ class CacheStore:
 
     def remove(self, key: Any) -> Any:
         """Remove a key and return its value, or MISSING."""
-        self._acquire()
-        self._depth += 1
+        self._lock()
         try:
             if self.loads:
                 self.loads.pop(key, None)
@@ -317,8 +313,7 @@ class CacheStore:
     def remove_oldest(self) -> tuple[Any, Any] | None:
         """Remove the least recently used item that has not expired, and return its key and value."""
         items = self.items
-        self._acquire()
-        self._depth += 1
+        self._lock()
         try:
             now_ns = self.now_ns()
             while len(items):
@@ -335,8 +330,7 @@ class CacheStore:
 
     def remove_all(self) -> None:
         """Remove every item."""
-        self._acquire()
-        self._depth += 1
+        self._lock()
         try:
             self.loads.clear()
             now_ns = self.now_ns()
@@ -363,6 +357,14 @@ class CacheStore:
         notice = (key, value, cause)  # may run a destructor, and that may have the list replaced
         self._gone.append(notice)
 
+    def _lock(self) -> None:
+        """Take the lock.
+
+        In a method, as `_unlock` is: where the recursion limit allows one call, it allows the other.
+        """
+        self._acquire()
+        self._depth += 1
+
     def _unlock(self) -> None:
         """Release the lock; the outermost call drops what left under it, delivers the notices, and plans a sweep."""
         if self._depth > 1 or not (self._gone or self._plan_ns != NO_PLAN):
@@ -381,7 +383,8 @@ class CacheStore:
         self._plan_ns = NO_PLAN
         self._depth = 0
         self._release()
-        if self.planner is None or plan_ns == NO_PLAN:
+        planner = self.planner
+        if planner is None or plan_ns == NO_PLAN:
             if self._notices is not None:
                 self._notices.deliver(gone)
             return
@@ -389,14 +392,13 @@ class CacheStore:
             if self._notices is not None:
                 self._notices.deliver(gone)
         finally:  # also if `on_evict` has raised what ends the program: the item was written
-            self.planner(plan_ns)
+            planner(plan_ns)
 
     # -- loading: here, because an interrupt between two lines of interpreted code would leave the lock taken
 
     def begin_load(self, key: Any, own: Any) -> Any:
         """Return the value of a key, the load that is under way, or our own, which is listed then."""
-        self._acquire()
-        self._depth += 1
+        self._lock()
         try:
             item = self._find(key)
             if item is not None:
@@ -410,25 +412,24 @@ class CacheStore:
             self._unlock()
 
     def end_load(self, key: Any, own: Any) -> None:
-        """Take a load out of the list, if it is there, and let those go on who wait for it."""
+        """Take a load out of the list, if it is there, and let those go on who still wait for it."""
         try:
-            self._acquire()
-            self._depth += 1
+            self._lock()
             try:
                 if self.loads.get(key) is own:
                     del self.loads[key]
             finally:
                 self._unlock()
         finally:
-            own.over = True
-            own.gate.release()
+            if not own.over:
+                own.over = True
+                own.gate.release()
 
     # -- expiry
 
     def next_look_ns(self) -> int | None:
         """Return when something may expire; None if there is nothing."""
-        self._acquire()
-        self._depth += 1
+        self._lock()
         try:
             return self.items.next_look_ns()
         finally:
@@ -450,11 +451,19 @@ class CacheStore:
         if not more:
             items.all_passed()
 
+    def weight(self) -> int:
+        """Return how heavy the items are that have not expired."""
+        self.expire(to_the_ns=True)
+        self._lock()  # a write on another thread may be half done
+        try:
+            return self.items.weight
+        finally:
+            self._unlock()
+
     def expire(self, *, to_the_ns: bool) -> int:
         """Remove all that has expired, a batch at a time, and return how many items are left."""
         while True:
-            self._acquire()
-            self._depth += 1
+            self._lock()
             try:
                 now_ns = self.now_ns()
                 self._expire_some(now_ns, to_the_ns=to_the_ns)

@@ -35,16 +35,32 @@ class CacheSweeper:
     def __init__(self, cache: Any, timers: AbstractTimers) -> None:
         self._cache: ref[Any] = ref(cache)
         self._timers: AbstractTimers | None = timers
+        self._registry = timers._registry
+        self._loop = timers._loop if isinstance(timers, AsyncTimers) else None
         self._timer: TimerHandle | None = None
         self._due_ns = -1  # -1: no timer is pending
         self._lock = RLock()  # a destructor may write to the cache on the thread that holds it
 
     def plan(self, expires_ns: int) -> None:
         """Take note that an item was written; nearly always a timer is pending that comes before it expires."""
-        if not 0 <= self._due_ns <= expires_ns:
+        if self._registry.stopped or (self._loop is not None and self._loop.is_closed()):
+            self._give_up()
+        elif not 0 <= self._due_ns <= expires_ns:
             cache = self._cache()
             if cache is not None:  # as it is while the cache is collected
                 self._start(cache)
+
+    def _give_up(self) -> None:
+        """Say, once, that nothing is swept any more: the timers were stopped, or their loop was closed."""
+        cache = self._cache()
+        with self._lock:
+            timers, self._timers = self._timers, None
+        if timers is None or cache is None:
+            return
+        cache._store.planner = None
+        # The cache itself as the only argument would be taken for a mapping of arguments.
+        message = "the timers of %s were stopped; expired items are freed on writes only"
+        tell(logging.WARNING, message, repr(cache), logger=log)
 
     def _start(self, cache: Any) -> None:
         look_ns: int | None = cache._store.next_look_ns()
@@ -69,11 +85,8 @@ class CacheSweeper:
                 wait_ns = max(look_ns - cache._store.now_ns(), 0)
                 self._timer = timers.after(min(wait_ns, WAIT_NS_MAX) / 1e9, _sweep, self._cache)
         except Exception as error:  # noqa: BLE001 - the item is in the cache: its write has not failed
-            # The cache itself as the only argument would be taken for a mapping of arguments.
             if isinstance(error, TimersStopped) or _on_closed_loop(timers):
-                self._timers = None
-                message = "the timers of %s were stopped; expired items are freed on writes only"
-                tell(logging.WARNING, message, repr(cache), logger=log)
+                self._give_up()
             else:
                 self._due_ns = -1
                 message = "cannot start a timer to free expired items of %s; the next write retries"

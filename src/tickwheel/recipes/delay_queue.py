@@ -10,6 +10,9 @@ It is a `queue.Queue`; docs/recipes.md lists the differences. Items come out by 
 item with a delay is rounded up, that of one without is rounded down, because it can be taken at once. Of the same
 millisecond, those with a delay come first, and otherwise those that were put first. A delay counts from the call of
 `put`; an item that waits for a free place longer than that is due when it gets one.
+
+The queue never looks at an item, not even with `isinstance`, which runs code of the item: a lazy proxy is evaluated by
+the code that takes it out, and not under the lock.
 """
 
 import queue
@@ -17,15 +20,15 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from math import ceil, inf
+from math import inf
 from operator import attrgetter
-from threading import TIMEOUT_MAX, Condition, Lock
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar
+from threading import Condition, Lock
+from typing import Final, NamedTuple, NoReturn, TypeVar, final
 
 from tickwheel.clock import Clock, SystemClock, monotonic_reader
-from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import InvalidBlock, NotCopyable
-from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, Delayed, DelayedItems
+from tickwheel.durations import DURATION_NS_MAX, Duration, to_ns
+from tickwheel.errors import InvalidBlock, InvalidDuration, NotCopyable
+from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, DelayedItems, check_maxsize
 
 __all__ = ["DelayQueue"]
 
@@ -33,7 +36,10 @@ T = TypeVar("T")
 
 SYSTEM_CLOCK: Final = SystemClock()
 
+TIMEOUT_SECONDS_MAX: Final = DURATION_NS_MAX // 10**9  # 1,000 years; beyond this a wait has no end
 
+
+@final
 class Wait(NamedTuple):
     """What an attempt returns that is to be made again: after so many seconds, or only when it is notified."""
 
@@ -68,7 +74,7 @@ class Waiters(Condition):
                     if waiter is not None:
                         self._leave(waiter)
                     outcome = attempt()
-                    if not isinstance(outcome, Wait):
+                    if type(outcome) is not Wait:  # isinstance would run code of an item
                         return outcome
                     if waiter is None:
                         waiter = Lock()
@@ -94,8 +100,10 @@ class DelayQueue(queue.Queue[T]):
     """
 
     is_shutdown: bool = False  # until shutdown(), which queue.Queue has since Python 3.13
+    _due_tick: int = 0  # of the item that is being put, under the lock; 0 without a delay
 
     def __init__(self, maxsize: int = 0, *, clock: Clock | None = None) -> None:
+        check_maxsize(maxsize)
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._origin_ns = monotonic_reader(self._clock)()
         super().__init__(maxsize)
@@ -103,19 +111,19 @@ class DelayQueue(queue.Queue[T]):
         self.not_full: Waiters = Waiters(self.mutex)
         self.all_tasks_done: Waiters = Waiters(self.mutex)
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: Duration = 0.0) -> None:  # noqa: FBT001, FBT002 - as queue.Queue
+    def put(self, item: T, block: bool = True, timeout: Duration | None = None, *, delay: Duration = 0.0) -> None:  # noqa: FBT001, FBT002 - as queue.Queue
         """Put an item in, to come out after a delay; wait for a free place as `queue.Queue.put` does."""
-        if block not in (True, False, None):
+        if block is not True and block not in (False, None):  # 1 is a delay by mistake; 0 is one as well as False
             raise InvalidBlock(block)
-        entry = self._with_delay(item, to_ns(delay))
+        due_tick = self._find_due_tick(to_ns(delay))
         end_ns = find_end_ns(block, timeout) if self.maxsize > 0 else inf
-        self.not_full.repeat(partial(self._try_put, entry, end_ns))
+        self.not_full.repeat(partial(self._try_put, item, due_tick, end_ns))
 
     def put_nowait(self, item: T, *, delay: Duration = 0.0) -> None:
         """Put an item in if there is a free place now."""
         self.put(item, block=False, delay=delay)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> T:  # noqa: FBT001, FBT002 - as queue.Queue
+    def get(self, block: bool = True, timeout: Duration | None = None) -> T:  # noqa: FBT001, FBT002 - as queue.Queue
         """Take the first item that is due, waiting for one as `queue.Queue.get` does."""
         return self.not_empty.repeat(partial(self._try_get, find_end_ns(block, timeout)))
 
@@ -147,13 +155,13 @@ class DelayQueue(queue.Queue[T]):
     def _init(self, maxsize: int) -> None:  # noqa: ARG002 - as queue.Queue
         self.queue: DelayedItems[T] = DelayedItems(self._tick)
 
-    def _put(self, item: Any) -> None:
-        self.queue.append(item, self._tick())
+    def _put(self, item: T) -> None:
+        self.queue.append(item, self._tick(), self._due_tick)
 
     # -- attempts, made under the lock. What interrupts one finds the waiting threads notified before it changes
     # anything: none of them wakes before the lock is free, and one that wakes for nothing waits again.
 
-    def _try_put(self, entry: Any, end_ns: float) -> Wait | None:
+    def _try_put(self, item: T, due_tick: int, end_ns: float) -> Wait | None:
         if self.is_shutdown:
             raise queue.ShutDown  # type: ignore[attr-defined] # Python 3.13
         held = self._qsize()
@@ -164,11 +172,14 @@ class DelayQueue(queue.Queue[T]):
             return Wait.for_ns(left_ns)
         self.not_empty.notify()
         self.unfinished_tasks += 1
+        self._due_tick = due_tick  # not an argument: subclasses override `_put(item)`
         try:
-            self._put(entry)
+            self._put(item)
         except BaseException:
             self.unfinished_tasks += self._qsize() - held - 1  # it counts if it is in
             raise
+        finally:
+            self._due_tick = 0
         return None
 
     def _try_get(self, end_ns: float) -> T | Wait:
@@ -195,11 +206,11 @@ class DelayQueue(queue.Queue[T]):
     def _tick(self) -> int:
         return (self._clock.monotonic_ns() - self._origin_ns) // TICK_NS
 
-    def _with_delay(self, item: Any, delay_ns: int) -> Any:
-        """Return what to put: the item, or `Delayed` if it has a delay, which counts from now."""
+    def _find_due_tick(self, delay_ns: int) -> int:
+        """Return the tick at which a delay that begins now is over; 0 without a delay."""
         if delay_ns == 0:
-            return item
-        return Delayed(-(-(self._clock.monotonic_ns() - self._origin_ns + delay_ns) // TICK_NS), item)
+            return 0
+        return -(-(self._clock.monotonic_ns() - self._origin_ns + delay_ns) // TICK_NS)
 
     def _count_ns_to_next(self) -> float:
         """Count the nanoseconds until the next item is due; infinite without one."""
@@ -209,12 +220,13 @@ class DelayQueue(queue.Queue[T]):
         return max(self._origin_ns + next_tick * TICK_NS - self._clock.monotonic_ns(), 0)
 
 
-def find_end_ns(block: bool, timeout: float | None) -> float:  # noqa: FBT001 - as queue.Queue
+def find_end_ns(block: bool, timeout: Duration | None) -> float:  # noqa: FBT001 - as queue.Queue
     """Return when a wait that begins now is over, by the system clock: never, or before now if it may not wait."""
     if not block:
         return -inf
-    if timeout is None:
+    if timeout is None or (isinstance(timeout, (int, float)) and timeout > TIMEOUT_SECONDS_MAX):
         return inf
-    if timeout < 0:
-        raise ValueError("'timeout' must be a non-negative number")
-    return SYSTEM_CLOCK.monotonic_ns() + ceil(min(timeout, TIMEOUT_MAX) * 1e9)
+    try:
+        return SYSTEM_CLOCK.monotonic_ns() + to_ns(timeout)
+    except InvalidDuration as error:
+        raise error.within("timeout") from None

@@ -15,14 +15,17 @@ moved by assignments alone, unless `_version` tells that something has changed m
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from math import isnan
 from operator import itemgetter
 from threading import RLock
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 from weakref import WeakMethod
 
+from tickwheel.errors import InvalidOption
+from tickwheel.recipes.cache_store import whole_number
 from tickwheel.wheels import BINARY, TICK_MAX, HierarchicalWheel, Timer
 
-__all__ = ["TICK_NS", "WAIT_NS_MAX", "Delayed", "DelayedItems"]
+__all__ = ["TICK_NS", "WAIT_NS_MAX", "DelayedItems", "check_maxsize"]
 
 T = TypeVar("T")
 
@@ -36,11 +39,10 @@ BATCH_ITEMS: Final = 256
 WAIT_NS_MAX: Final = 86_400 * 10**9
 
 
-class Delayed(NamedTuple):
-    """An item with a delay, on its way through `put` of a standard queue."""
-
-    due_tick: int
-    item: Any
+def check_maxsize(maxsize: object) -> None:
+    """Refuse what no number of items could be compared with; a float is allowed, as in the standard queues."""
+    if whole_number(maxsize) is None and (not isinstance(maxsize, float) or isnan(maxsize)):
+        raise InvalidOption("maxsize", maxsize, "an int (0 for no limit)")
 
 
 class DelayedItems(Generic[T]):
@@ -79,14 +81,14 @@ class DelayedItems(Generic[T]):
             delayed = [] if next_tick is None or next_tick > tick else self.wheel.list_by_due()  # sorts all of them
             return self._merge([*self._expired, *self._batch, *(timer for timer in delayed if timer.due <= tick)])
 
-    def append(self, item: T | Delayed, tick: int) -> None:
-        """Add an item at a tick."""
-        if isinstance(item, Delayed) and item.due_tick > tick:
+    def append(self, item: T, tick: int, due_tick: int = 0) -> None:
+        """Add an item at a tick; it is due then, or at a later tick."""
+        if due_tick > tick:
             self._version += 1
             with self._lock:
-                self.wheel.start(item.due_tick - self.wheel.now, item.item)
+                self.wheel.start(due_tick - self.wheel.now, item)
             return
-        entry = (tick, cast("T", item.item if isinstance(item, Delayed) else item))
+        entry = (tick, item)
         self._version += 1
         self._undelayed.append(entry)
 

@@ -14,16 +14,18 @@ are as many as there may be. If the code of a key fails, that is reported, and t
 """
 
 from collections.abc import Callable, Hashable
+from inspect import CO_COROUTINE
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, TypeVarTuple, Unpack, overload
 from weakref import WeakSet, ref
 
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import DuplicateKey, InvalidTimers, MissingCallback, NotCopyable, TimersStopped
+from tickwheel.errors import AsyncCallback, DuplicateKey, InvalidTimers, MissingCallback, NotCopyable, TimersStopped
 from tickwheel.recipes.idle_touches import IdleTouches, Touch
+from tickwheel.timers.asyncio_driver import AsyncTimers
 from tickwheel.timers.forks import after_fork_in_child
-from tickwheel.timers.handle import Details, TimerHandle
-from tickwheel.timers.timers import AbstractTimers
+from tickwheel.timers.handle import Details, TimerHandle, describe
+from tickwheel.timers.timers import AbstractTimers, code_flags
 
 __all__ = ["IdleTimeouts"]
 
@@ -33,7 +35,7 @@ Rest = TypeVarTuple("Rest")
 
 
 class Watch:
-    """One key that is watched."""
+    """One key that is watched: what its timer calls, and so what messages about that name."""
 
     __slots__ = ("args", "handle", "key", "on_idle", "timeout_ns", "touch")
 
@@ -44,6 +46,12 @@ class Watch:
         self.args = args
         self.touch = touch
         self.handle: TimerHandle | None = None  # it has one before its timer starts
+
+    def __call__(self, pending: "Pending") -> object:
+        return None if pending.timeouts is None else pending.timeouts._look(self)
+
+    def __repr__(self) -> str:
+        return describe(self.on_idle, self.key)
 
 
 class Pending:
@@ -72,6 +80,7 @@ class IdleTimeouts(IdleTouches, Generic[K]):
             raise InvalidTimers(timers)
         super().__init__(timers._registry)
         self._timers = timers  # the registry knows them only weakly
+        self._awaits = isinstance(timers, AsyncTimers)
         self._watches: dict[K, Watch] = {}
         self._pending: ref[Pending] | None = None
         self._lock = RLock()  # a finalizer may call us on the thread that holds it
@@ -101,6 +110,8 @@ class IdleTimeouts(IdleTouches, Generic[K]):
         """
         if not callable(on_idle):
             raise MissingCallback(on_idle, "on_idle")
+        if not self._awaits and code_flags(on_idle) & CO_COROUTINE:
+            raise AsyncCallback("on_idle", on_idle, "use AsyncTimers, or a plain function")
         timeout_ns = to_ns(timeout)
         watch = Watch(key, timeout_ns, on_idle, args or (key,), Touch(self._time.now_ns()))
         with self._lock:
@@ -123,7 +134,7 @@ class IdleTimeouts(IdleTouches, Generic[K]):
         """Start the timer of a watch, which holds its handle before: no timer runs that cannot be cancelled."""
         interval_ns = max(watch.timeout_ns, 1)
         details = Details(None, None, -1, True)  # noqa: FBT003 - a native call: for ever, each after the run before
-        handle = TimerHandle(self._registry, self._look, (watch, self._shared_pending()), interval_ns, details)
+        handle = TimerHandle(self._registry, watch, (self._shared_pending(),), interval_ns, details)
         watch.handle = handle
         self._registry.enter(handle, self._time.now_ns() + interval_ns, False)  # noqa: FBT003 - as above
 
@@ -155,7 +166,8 @@ class IdleTimeouts(IdleTouches, Generic[K]):
     def __reduce__(self) -> NoReturn:
         raise NotCopyable(self, "make another one instead")
 
-    def _look(self, watch: Watch, _: Pending) -> object:
+    def _look(self, watch: Watch) -> object:
+        """Call back for a key that is idle, or have its timer wait for what is left."""
         with self._lock:
             handle = watch.handle
             assert handle is not None

@@ -14,19 +14,21 @@ An expired item is never returned, to the nanosecond. Its memory is freed by lat
 
 Every method may be called from any thread. Reading with `[]`, `get`, `setdefault` and `get_or_load` counts as a use,
 and as a hit or a miss; `in`, `peek`, `ttl()`, `len()`, iteration and views do not. Iterators work on a snapshot of what
-was there when they were made; `dict(cache)` reads each item by itself, `dict(cache.items())` all of them at once.
+was there when they were made. Copy a cache with `dict(cache.items())`, which reads all items at once: `dict(cache)`
+reads each by itself, and raises `KeyError` if one expires meanwhile.
 """
 
 # ruff: noqa: D102 - methods whose types are given here have their docstrings in CacheCore
 
 import os
 from collections.abc import Callable, Hashable, ItemsView, Iterator, MutableMapping, ValuesView
+from inspect import CO_COROUTINE
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 from weakref import WeakValueDictionary
 
 from tickwheel.clock import Clock, SystemClock, monotonic_reader
 from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import InvalidCache, InvalidTimers, MissingCallback, NotCopyable, shown
+from tickwheel.errors import AsyncCallback, InvalidCache, InvalidTimers, MissingCallback, NotCopyable, shown
 from tickwheel.recipes.cache_core import CacheCore
 from tickwheel.recipes.cache_forks import hold_all, let_go_all, renew_all, settle_all
 from tickwheel.recipes.cache_loads import load
@@ -34,7 +36,7 @@ from tickwheel.recipes.cache_notices import Cause
 from tickwheel.recipes.cache_store import FOREVER_NS, MISSING, CacheStore, whole_number
 from tickwheel.recipes.cache_sweeper import CacheSweeper
 from tickwheel.timers.forks import after_fork_in_child
-from tickwheel.timers.timers import AbstractTimers
+from tickwheel.timers.timers import GENERATOR, AbstractTimers, code_flags
 
 __all__ = ["Cause", "TTLCache"]
 
@@ -45,6 +47,8 @@ D = TypeVar("D")
 
 class TTLCache(CacheCore, MutableMapping[K, V]):
     """A dict with a time to live for each item and a bound on how many there are.
+
+    Copy it with `dict(cache.items())`: `dict(cache)` raises KeyError if an item expires while it is copied.
 
     ttl                  how long an item lives after it was set; or a function of key and value that returns it;
                          None if `expire_after_access` is all there is
@@ -71,8 +75,8 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
         if size is None or size < 1:
             raise InvalidCache(f"invalid maxsize {shown(maxsize)}: expected an int of at least 1")
         for name, function in (("weigher", weigher), ("on_evict", on_evict)):
-            if function is not None and not callable(function):
-                raise InvalidCache(f"invalid {name} {shown(function)}: expected a function")
+            if function is not None:
+                _check_function(name, function)
         if timers is not None and not isinstance(timers, AbstractTimers):
             raise InvalidTimers(timers)
         if ttl is None and expire_after_access is None:
@@ -83,6 +87,7 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
         if ttl is None:
             ttl_ns, ttl_of = FOREVER_NS, None
         elif callable(ttl):
+            _check_function("ttl", ttl)
             ttl_ns, ttl_of = 0, ttl
         else:
             ttl_ns, ttl_of = to_ns(ttl), None
@@ -127,8 +132,7 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
     @property
     def weight(self) -> int:
         """How heavy the items are; without a weigher, how many there are."""
-        self._store.expire(to_the_ns=True)
-        return self._store.items.weight
+        return self._store.weight()
 
     @property
     def hits(self) -> int:
@@ -155,9 +159,9 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
         """Return the value of a key; if it is not there, call `loader(key)`, set what it returns, and return that.
 
         Of the threads that ask for a key at the same time one calls the loader and the others wait for it. What it
-        raises is raised in all of them, and nothing is set. Other keys are loaded at the same time. The item expires
-        a ttl after the loader has returned. If the key is set or deleted meanwhile, that counts: the loaded value is
-        returned, but not set. A loader that waits for its own result raises `RecursiveLoad`.
+        raises is raised in all of them, as one object, and nothing is set. Other keys are loaded at the same time. The
+        item expires a ttl after the loader has returned. If the key is set or deleted meanwhile, that counts: the
+        loaded value is returned, but not set. A loader that waits for its own result raises `RecursiveLoad`.
         """
         found: V = self._store.read(key)
         if found is not MISSING:
@@ -231,6 +235,16 @@ class _Values(ValuesView[V]):
 
     def __contains__(self, value: object) -> bool:
         return any(found is value or found == value for found in self)
+
+
+def _check_function(name: str, function: object) -> None:
+    """Refuse what cannot be called, or would have to be awaited."""
+    if not callable(function):
+        raise InvalidCache(f"invalid {name} {shown(function)}: expected a function")
+    if code_flags(function) & CO_COROUTINE:
+        raise AsyncCallback(name, function)
+    if code_flags(function) & GENERATOR:
+        raise InvalidCache(f"invalid {name} {shown(function)}: the body of a generator function would never run")
 
 
 def _reader(clock: Clock | None, timers: AbstractTimers | None) -> Callable[[], int]:
