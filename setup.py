@@ -45,13 +45,15 @@ COMPILER_FLAGS = [
     "-fno-semantic-interposition",  # lets calls between our own functions be inlined
 ]
 
+OFF = ("", "0", "false", "no", "off")  # what TICKWHEEL_PURE may be set to without effect; as in tickwheel/build.py
+
 # Commands that only describe the package or collect its sources, for which nothing is translated.
 DESCRIBING = {"egg_info", "dist_info", "sdist"}
 
 
 def native_modules() -> list[Extension]:
     """Translate the wheels to C; an empty list if that is not wanted or not possible."""
-    if os.environ.get("TICKWHEEL_PURE", "0") not in ("", "0") or DESCRIBING & set(sys.argv):
+    if os.environ.get("TICKWHEEL_PURE", "").strip().lower() not in OFF or DESCRIBING & set(sys.argv):
         return []
     try:
         from mypyc.build import mypycify  # noqa: PLC0415 - absent where only the pure build is wanted

@@ -70,7 +70,7 @@ def serving() -> Iterator[str]:
         port = probe.getsockname()[1]
     with tempfile.TemporaryDirectory() as folder:
         command = [
-            *(sys.executable, "-m", "tickwheel.cli", "serve", "--app", "bench.idle_shop:scheduler"),
+            *(sys.executable, "-m", "tickwheel", "serve", "--app", "bench.idle_shop:scheduler"),
             *("--port", str(port), "--store", f"sqlite:///{folder}/tasks.db"),
         ]
         with (Path(folder) / "serve.log").open("wb") as log:

@@ -89,7 +89,7 @@ def server(command: list[str], folder: Path) -> Iterator[tuple[str, int, int]]:
 def ours(folder: Path, *more: str) -> list[str]:
     """Return how our server is started."""
     (folder / "config.toml").write_text('rate_per_s = 0\nwebhook_networks = ["127.0.0.0/8"]\n')
-    return ["-m", "tickwheel.cli", "serve", "--config", "config.toml", "--port", "0", *more]
+    return ["-m", "tickwheel", "serve", "--config", "config.toml", "--port", "0", *more]
 
 
 APP = ("--app", "bench.service_apps:scheduler")

@@ -47,7 +47,13 @@ def test_builds_share_no_classes() -> None:
     assert len(timers) == len(BUILDS)
 
 
-@pytest.mark.parametrize(("setting", "compiled"), [("1", False), ("0", compiler_at_hand()), ("", compiler_at_hand())])
+@pytest.mark.parametrize(
+    ("setting", "compiled"),
+    [
+        *((setting, False) for setting in ("1", "true", "yes", "on")),
+        *((setting, compiler_at_hand()) for setting in ("0", "", "false", "False", "no", "OFF", " 0 ")),
+    ],
+)
 def test_tickwheel_pure_chooses_the_build(setting: str, compiled: bool) -> None:
     command = [sys.executable, "-c", "import tickwheel; print(tickwheel.COMPILED)"]
     done = subprocess.run(command, env={"TICKWHEEL_PURE": setting}, capture_output=True, text=True, check=True)
@@ -83,6 +89,12 @@ def without_library(folder: Path) -> None:
 
 def with_broken_library(folder: Path) -> None:
     (folder / f"tickwheel__mypyc{EXTENSION_SUFFIXES[0]}").write_bytes(b"not a library")
+
+
+def with_a_folder_for_the_library(folder: Path) -> None:
+    library = folder / f"tickwheel__mypyc{EXTENSION_SUFFIXES[0]}"
+    library.unlink(missing_ok=True)
+    library.mkdir()
 
 
 def without_a_module(folder: Path) -> None:
@@ -131,6 +143,7 @@ def with_a_folder_for_a_module(folder: Path) -> None:
 BREAKAGES = [
     without_library,
     with_broken_library,
+    with_a_folder_for_the_library,
     *(
         [
             without_a_module,
@@ -168,6 +181,44 @@ def test_tickwheel_pure_silences_the_warning(copy: Path, damage: Callable[[Path]
 def test_an_intact_copy_gives_no_warning(copy: Path) -> None:
     done = import_copy(copy, "-W", "error")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{compiler_at_hand()}\n", "")
+
+
+@pytest.mark.parametrize("damage", [with_broken_library, with_a_folder_for_the_library])
+def test_the_library_of_another_installation_is_not_used(
+    copy: Path, tmp_path_factory: pytest.TempPathFactory, damage: Callable[[Path], None]
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    for library in copy.glob("tickwheel__mypyc.*"):
+        shutil.copy(library, other)
+    damage(copy)
+    done = import_copy(copy, PYTHONPATH=f"{copy}:{other}")
+    assert (done.returncode, done.stdout) == (0, "False\n")
+    assert done.stderr.count("RuntimeWarning") == 1
+
+
+def test_another_module_of_the_librarys_name_is_passed_over(
+    copy: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    (other / "tickwheel__mypyc.py").touch()
+    done = import_copy(copy, "-P", "-W", "error", PYTHONPATH=f"{other}:{copy}")  # -P: not from this folder first
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{compiler_at_hand()}\n", "")
+
+
+@pytest.mark.skipif(not compiler_at_hand(), reason="without native modules there is no library to load")
+def test_a_library_that_was_loaded_from_elsewhere_falls_back_to_the_sources(copy: Path) -> None:
+    (copy / "sitecustomize.py").write_text(
+        "import sys, types; sys.modules['tickwheel__mypyc'] = types.ModuleType('other')"
+    )
+    done = import_copy(copy)
+    assert (done.returncode, done.stdout) == (0, "False\n")
+    assert "another tickwheel__mypyc is loaded" in done.stderr
+
+
+def test_aio_is_imported_when_it_is_used() -> None:
+    script = "import sys, tickwheel; print('tickwheel.aio' in sys.modules, tickwheel.aio.__name__)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "False tickwheel.aio\n"
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -61,7 +61,7 @@ def tickwheel(folder: Path, *arguments: str, code: int = 0) -> str:
 
 def typed(folder: Path, *arguments: str, code: int = 0, **variables: str) -> str:
     """Type a command, in a process of its own."""
-    command = [sys.executable, "-m", "tickwheel.cli", *arguments]
+    command = [sys.executable, "-m", "tickwheel", *arguments]
     environment = {**os.environ, "COLUMNS": "200", "TICKWHEEL_STORE": "sqlite:///tasks.db", **variables}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == code, done.stdout + done.stderr
@@ -143,7 +143,7 @@ def test_cron_is_previewed_with_what_happens_when_the_clocks_change(shop: Path) 
 
 def test_a_worker_runs_what_was_added_and_ends_cleanly_when_asked(shop: Path) -> None:
     tickwheel(shop, "add", "shout", '{"word": "tick"}', "--id", "first")
-    command = [sys.executable, "-m", "tickwheel.cli", "worker", "shop:scheduler"]
+    command = [sys.executable, "-m", "tickwheel", "worker", "shop:scheduler"]
     with subprocess.Popen(command, cwd=shop, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
         ready = worker.stdout.readline()
@@ -190,7 +190,7 @@ def test_a_worker_logs_failures_and_takes_store_concurrency_and_metrics_port(tmp
         tickwheel(tmp_path, "add", "count", "--id", f"count-{number}")
     tickwheel(tmp_path, "add", "fail", "--id", "fail")
     options = ["--store", "sqlite:///tasks.db", "--concurrency", "2", "--metrics-port", "0", "--log-level", "warning"]
-    command = [sys.executable, "-m", "tickwheel.cli", "worker", "app:scheduler", *options]
+    command = [sys.executable, "-m", "tickwheel", "worker", "app:scheduler", *options]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
         found = re.search(r"http://localhost:(\d+)/metrics", worker.stdout.readline())
@@ -224,7 +224,7 @@ def test_the_cluster_is_shown_with_its_nodes_and_leases(shop: Path) -> None:
     assert "nobody runs tasks here" in tickwheel(shop, "cluster")
     assert answer(shop, "cluster") == {"nodes": []}
     assert "cannot be reached" in tickwheel(shop, "cluster", "--store", "postgresql://127.0.0.1:1/x", code=1)
-    command = [sys.executable, "-m", "tickwheel.cli", "worker", "shop:scheduler"]
+    command = [sys.executable, "-m", "tickwheel", "worker", "shop:scheduler"]
     with subprocess.Popen(command, cwd=shop, stdout=subprocess.PIPE, text=True) as worker:
         try:
             assert worker.stdout is not None
@@ -263,7 +263,7 @@ def test_the_doctor_says_what_is_wrong(shop: Path) -> None:
 
 
 def test_the_doctor_names_a_worker_that_does_not_respond(shop: Path) -> None:
-    command = [sys.executable, "-m", "tickwheel.cli", "worker", "shop:scheduler"]
+    command = [sys.executable, "-m", "tickwheel", "worker", "shop:scheduler"]
     with subprocess.Popen(command, cwd=shop, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
         assert "ready" in worker.stdout.readline()

@@ -26,7 +26,7 @@ def shop(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(shop: Path) -> Iterator[str]:
-    command = [sys.executable, "-m", "tickwheel.cli", "serve", "--app", "shop:scheduler", "--port", "0"]
+    command = [sys.executable, "-m", "tickwheel", "serve", "--app", "shop:scheduler", "--port", "0"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, cwd=shop, env=environment, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -102,5 +102,6 @@ def test_many_tasks_are_changed_at_once_after_a_look(shop: Path, served: bool, r
     assert "3 tasks fit" in tickwheel(
         shop, "bulk", "retry", "--prefix", "order-", "--status", "cancelled", "--dry-run", *place
     )
-    assert "say which tasks" in tickwheel(shop, "bulk", "delete", *place, code=1)
+    assert "empty filter" in tickwheel(shop, "bulk", "delete", *place, code=1)
+    assert "empty filter" in tickwheel(shop, "bulk", "cancel", "--prefix", "", *place, code=1)
     assert "an action is" in tickwheel(shop, "bulk", "destroy", "--tag", "x", *place, code=1)

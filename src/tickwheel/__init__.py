@@ -16,6 +16,7 @@ from tickwheel.recipes import AsyncDelayQueue, DelayQueue, IdleTimeouts, TTLCach
 from tickwheel.timers import AsyncTimers, ManualTimers, PendingTimer, TimerHandle, Timers, default_timers
 
 if TYPE_CHECKING:
+    from tickwheel import aio as aio
     from tickwheel.scheduler import AsyncScheduler, Scheduler
     from tickwheel.tasks import LatePolicy, RetryPolicy, TaskContext
 
@@ -58,8 +59,10 @@ _DURABLE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _DURABLE:
+    if name not in _DURABLE and name != "aio":
         raise AttributeError(f"module 'tickwheel' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - as above
 
+    if name == "aio":
+        return import_module("tickwheel.aio")
     return getattr(import_module(f"tickwheel.{_DURABLE[name]}"), name)

@@ -9,8 +9,9 @@ lie beside their sources. Python prefers the native one; `TICKWHEEL_PURE=1` make
     False
 
 If native modules are there but cannot be loaded, the sources are used as well, with a `RuntimeWarning`. The code of
-all of them is in one library, so they work together or not at all. The library is loaded to find out. The modules,
-which only point at it, are read: loading them would import what they import, whether it is used or not.
+all of them is in one library, so they work together or not at all. The library is loaded to find out, from beside this
+package: what else is on the path by its name may be that of another version. The modules, which only point at it, are
+read: loading them would import what they import, whether it is used or not.
 
 Native modules keep their state once per process. Loaded into a second interpreter of it they would corrupt
 the first one, so they are refused there with an `ImportError`.
@@ -21,7 +22,15 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, FileFinder, ModuleSpec, SourceFileLoader
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourceFileLoader,
+)
+from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -29,6 +38,7 @@ __all__ = ["PURE", "compiled"]
 
 LIBRARY = "tickwheel__mypyc"
 INITIALIZER = "init_"  # what mypyc puts before the name of each module in the library, with ___ for a dot
+OFF = ("", "0", "false", "no", "off")  # what TICKWHEEL_PURE may be set to without effect; as in setup.py
 HEADER_BYTES = 16  # format, processor and word size, in files of Linux and macOS; on Windows, the format
 
 
@@ -76,10 +86,26 @@ def in_main_interpreter() -> bool:
     return bool(interpreters.get_current() == interpreters.get_main())
 
 
+def load_library(file: Path) -> ModuleType:
+    """Load the library from its file, unless it was; raise ImportError if another one was loaded by its name."""
+    loaded = sys.modules.get(LIBRARY)
+    if loaded is not None:
+        origin = getattr(loaded, "__file__", None)
+        if origin is None or Path(origin).resolve() != file.resolve():
+            raise ImportError(f"another {LIBRARY} is loaded, from {origin}")
+        return loaded
+    loader = ExtensionFileLoader(LIBRARY, str(file))
+    library = module_from_spec(ModuleSpec(LIBRARY, loader, origin=str(file)))
+    loader.exec_module(library)
+    sys.modules[LIBRARY] = library  # where the modules look for it
+    return library
+
+
 def find_fault() -> str | None:
     """Return why the native modules cannot be used; None if they can, or if there are none."""
     package = Path(__file__).parent
-    if not native_files(package.parent / LIBRARY):
+    libraries = native_files(package.parent / LIBRARY)
+    if not libraries:
         # Each native build has both, so without either this is an interpreted one.
         return f"{LIBRARY} is missing" if native_files(package / "durations") else None
     if not in_main_interpreter():
@@ -88,10 +114,10 @@ def find_fault() -> str | None:
             "import tickwheel in the main interpreter, or set TICKWHEEL_PURE=1 to load its sources instead"
         )
     try:
-        library = import_module(LIBRARY)
+        library = load_library(libraries[0])
     except ImportError as error:
         return str(error)
-    with Path(library.__file__ or "").open("rb") as file:
+    with libraries[0].open("rb") as file:
         header = file.read(HEADER_BYTES)
     initializers = [name for name in dir(library) if name.startswith(INITIALIZER)]
     modules = {name: name.removeprefix(INITIALIZER).split("___") for name in initializers}
@@ -103,7 +129,7 @@ def find_fault() -> str | None:
     return f"{', '.join(missing)}: no native module" if missing else None
 
 
-PURE = os.environ.get("TICKWHEEL_PURE", "0") not in ("", "0")
+PURE = os.environ.get("TICKWHEEL_PURE", "").strip().lower() not in OFF
 FAULT = None if PURE else find_fault()
 
 if PURE or FAULT:

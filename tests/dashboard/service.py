@@ -68,7 +68,7 @@ def serving(folder: Path, *options: str, token: str | None = None, port: int | N
     """Serve an SQLite file in a folder, with the handlers of the shop."""
     port = port or free_port()
     command = [
-        *(sys.executable, "-m", "tickwheel.cli", "serve"),
+        *(sys.executable, "-m", "tickwheel", "serve"),
         *("--app", "tests.dashboard.shop:scheduler", "--store", f"sqlite:///{folder}/tasks.db"),
         *("--host", "127.0.0.1", "--port", str(port), *options),
     ]

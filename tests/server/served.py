@@ -47,7 +47,7 @@ class Served:
         self.folder = folder
         self.log: IO[str] = (folder / "log").open("a")
         shown = [] if app is None else ["--app", app]
-        command = [sys.executable, "-m", "tickwheel.cli", "serve", *shown, "--port", "0", *flags]
+        command = [sys.executable, "-m", "tickwheel", "serve", *shown, "--port", "0", *flags]
         self.process = subprocess.Popen(
             command,
             cwd=folder,

@@ -116,7 +116,7 @@ def test_without_tokens_it_answers_to_its_own_name_alone(server: Served) -> None
 
 
 def refusal(folder: Path, *flags: str) -> str:
-    command = [sys.executable, "-m", "tickwheel.cli", "serve", *flags]
+    command = [sys.executable, "-m", "tickwheel", "serve", *flags]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1, done.stdout
     return done.stderr
@@ -133,7 +133,7 @@ def test_without_tokens_it_listens_on_this_machine_alone(tmp_path: Path) -> None
 
 def test_the_token_command_prints_a_line_for_the_file(tmp_path: Path) -> None:
     def run(*words: str) -> Any:
-        command = [sys.executable, "-m", "tickwheel.cli", "token", *words]
+        command = [sys.executable, "-m", "tickwheel", "token", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
     remark, line = run("ci", "admin").stdout.splitlines()

@@ -55,7 +55,7 @@ def test_a_file_that_cannot_be_read_is_said_to_be(tmp_path: Path) -> None:
 
 def test_the_config_command_shows_it_without_secrets() -> None:
     environment = {**os.environ, "TICKWHEEL_STORE": "postgres://me:hunter2@db/tasks", "TICKWHEEL_PORT": "9"}
-    command = [sys.executable, "-m", "tickwheel.cli", "config"]
+    command = [sys.executable, "-m", "tickwheel", "config"]
     for flags in ([], ["--json"]):
         done = subprocess.run(
             [*command, *flags], env=environment, capture_output=True, text=True, check=True, timeout=60
@@ -91,14 +91,14 @@ def test_it_speaks_tls(tmp_path: Path) -> None:
 
 def test_a_port_that_is_taken_is_said_to_be(server: Served) -> None:
     port = str(httpx.URL(server.url).port)
-    command = [sys.executable, "-m", "tickwheel.cli", "serve", "--store", "memory://", "--port", port]
+    command = [sys.executable, "-m", "tickwheel", "serve", "--store", "memory://", "--port", port]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert "cannot listen" in done.stderr
 
 
 def test_the_demonstration_runs(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tickwheel.cli", "serve", "--demo", "--port", "0"]
+    command = [sys.executable, "-m", "tickwheel", "serve", "--demo", "--port", "0"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         demo.stdout.readline()

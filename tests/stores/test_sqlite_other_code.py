@@ -567,7 +567,7 @@ def identify_log(path: Path) -> tuple[int, int]:
 
 
 def add_by_command(path: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "tickwheel.cli", "add", "h", "--store", f"sqlite:///{path}"]
+    command = [sys.executable, "-m", "tickwheel", "add", "h", "--store", f"sqlite:///{path}"]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 

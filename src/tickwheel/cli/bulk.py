@@ -43,8 +43,6 @@ def bulk(
         raise InvalidTask(f"an action is {', '.join(ACTIONS)}, not {action!r}")
     said = {"status": status, "name": handler, "tag": tag, "text": text, "id_prefix": prefix}
     wanted = {name: value for name, value in said.items() if value is not None}
-    if not wanted:
-        raise InvalidTask("say which tasks: --status, --handler, --tag, --text or --prefix")
     with opened(store, url, token) as scheduler:
         *_, counted = operate(scheduler, action, wanted, dry_run=True)
         if not dry_run:
