@@ -15,6 +15,7 @@ NOT_AWAITED: Final = (
     "keeps_skipped",
     "local_clock",
     "changes",
+    "running_changes",
     "close",
 )
 

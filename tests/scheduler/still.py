@@ -15,6 +15,8 @@ __all__ = ["StillStore"]
 class StillStore:
     """An SQLite store on an event loop of its own: who calls it waits for the answer without letting time pass."""
 
+    tells = False  # of changes
+
     def __init__(self, path: Path, now_ms: Callable[[], int], **options: Any) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -37,6 +39,10 @@ class StillStore:
         """Tell nothing: a hint may be lost."""
         await asyncio.Event().wait()
         yield {}
+
+    def running_changes(self) -> dict[int, int]:
+        """Count nothing: nothing is told."""
+        return {}
 
     def end(self) -> None:
         """Close it, and end its thread."""

@@ -159,6 +159,56 @@ def test_what_another_node_cancels_before_it_begins_does_not_begin(world: World)
     world.play(story)
 
 
+def test_what_another_node_cancels_does_not_begin_though_it_has_just_cancelled_others(world: World) -> None:
+    """Changes that others make are read at most ten times a second."""
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("hang")
+        async def hang() -> None:
+            await asyncio.sleep(60)
+
+        await scheduler.add("hang", id="busy")
+        await add_claimed(world, scheduler, "a", 20)
+        async with world.scheduler(run=False) as other:
+            await other.cancel("busy")
+            await asyncio.sleep(0.01)
+            assert (await other.cancel("a")).cancel_requested
+            await asyncio.sleep(10)
+        assert [what for _, what in world.ran] == []
+        assert (await scheduler.get("a")).status is Status.CANCELLED
+
+    world.play(story)
+
+
+def test_a_claimed_task_that_waits_for_a_worker_does_not_begin_after_another_node_cancelled_it(world: World) -> None:
+    begun, end = Flag(), Flag()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("slow")
+        def slow(what: str) -> None:
+            world.ran.append((world.now(), what))
+            begun.set()
+            end.wait()
+
+        @scheduler.task("hang")
+        async def hang() -> None:
+            await asyncio.sleep(60)
+
+        await scheduler.add("hang", id="busy")
+        for name in ("first", "second"):
+            await scheduler.add("slow", {"what": name}, id=name)
+        await asyncio.to_thread(begun.wait)
+        async with world.scheduler(run=False) as other:
+            await other.cancel("busy")
+            assert (await other.cancel("second")).status in (Status.CANCELLED, Status.RUNNING)
+            end.set()
+            await asyncio.sleep(10)
+        assert [what for _, what in world.ran] == ["first"]
+        assert (await scheduler.get("second")).status is Status.CANCELLED
+
+    world.play(story, threads=1)
+
+
 def test_a_claim_is_given_up_if_the_clock_is_set_back_while_it_is_made(world: World) -> None:
     class SetBack(FlakyStore):
         async def claim(self, *args: Any) -> list[Task]:
@@ -238,6 +288,38 @@ def test_of_a_hundred_cancelled_milliseconds_before_they_are_due_none_runs(tmp_p
     asyncio.run(main())
     assert set(answers.values()) == {Status.CANCELLED}
     assert answers.keys() & set(ran) == set()
+
+
+def test_of_a_hundred_that_another_process_cancels_none_begins_after_the_answer(tmp_path: Path) -> None:
+    began_s: dict[str, float] = {}
+    answered_s: dict[str, float] = {}
+
+    async def main() -> None:
+        url = f"sqlite:///{tmp_path}/tasks.db"
+        scheduler, other = AsyncScheduler(url), AsyncScheduler(url, run=False)
+
+        @scheduler.task("note")
+        async def note(what: str) -> None:
+            began_s[what] = time.monotonic()
+
+        async def cancel(task: Task, ahead_ms: int) -> None:
+            await asyncio.sleep((task.run_at - ahead_ms) / 1000 - time.time())
+            await other.cancel(task.id)
+            answered_s[task.id] = time.monotonic()
+
+        async with scheduler, other:
+            names = [str(number) for number in range(100)]
+            tasks = await other.add_many(
+                {"handler": "note", "args": {"what": name}, "id": name, "delay": 1 + int(name) / 100} for name in names
+            )
+            await asyncio.gather(*(cancel(task, 5 + number % 41) for number, task in enumerate(tasks)))
+            for name in names:
+                while (await scheduler.get(name)).status not in (Status.CANCELLED, Status.COMPLETED):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert len(answered_s) == 100
+    assert [name for name in began_s if began_s[name] > answered_s[name]] == []
 
 
 def test_a_claimed_task_does_not_begin_while_its_cancel_waits_for_another_claim(

@@ -438,7 +438,7 @@ def test_what_waits_for_a_worker_when_the_clock_is_set_back_begins_in_its_time()
             engine = scheduler._engine
             assert engine is not None
             leases = engine._ownership.leases()
-            engine._executor.launch(await world.store.claim(leases, [second.id], world.now()), leases)
+            engine._executor.launch(await world.store.claim(leases, [second.id], world.now()), leases, {})
             world.clock.step_wall(-5 * 10**9)  # it is claimed, and waits for the first to end
             await asyncio.sleep(6)
         assert [what for _, what in world.ran] == ["first", "second"]

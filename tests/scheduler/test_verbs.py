@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tests.scheduler.worlds import World
 from tickwheel.errors import (
     DuplicateTask,
+    InvalidFilter,
     InvalidTask,
     StoreUnavailable,
     TaskRunning,
@@ -18,6 +19,7 @@ from tickwheel.errors import (
     VersionMismatch,
 )
 from tickwheel.scheduler import AsyncScheduler
+from tickwheel.scheduler.verbs import Action
 from tickwheel.stores import Conflict, Filter, MemoryStore
 from tickwheel.tasks import Every, Status, Task
 
@@ -235,6 +237,18 @@ def test_the_wheel_can_be_looked_at(world: World) -> None:
         assert after.dials[1].hand == (before[1] + 1) % 60, "the hand moves though nothing is due"
         assert len(await scheduler.leases()) == 64
         assert {lease.node for lease in await scheduler.leases()} == {scheduler.node}
+
+    world.play(story)
+
+
+@pytest.mark.parametrize("empty", [Filter(), Filter(order="due"), Filter(id_prefix="", text="")])
+def test_an_empty_filter_is_refused_for_an_action_on_many(world: World, empty: Filter) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("note", {"what": "a"}, id="a", delay="1h")
+        for action in get_args(Action):
+            with pytest.raises(InvalidFilter, match="empty filter selects every task"):
+                await anext(scheduler.sweep(action, empty))
+        assert (await scheduler.get("a")).status is Status.PENDING
 
     world.play(story)
 

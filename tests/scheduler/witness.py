@@ -208,7 +208,10 @@ class Witness:
         for task in tasks:
             modelled = self.model[task.id]
             self.note(f"{task.id!r} claimed by {node.name}, due in {modelled.due_at - self.now} ms")
-            if not modelled.claim(until - AHEAD_MS if modelled.at_most_once else until):
+            # What runs at most once is due when it is claimed, if not yet when that was asked for. A node that was not
+            # told that a task became such a one claims it ahead, and gives that up at once.
+            told = not node.deaf and getattr(self.store, "tells", True)
+            if not modelled.claim(max(until - AHEAD_MS, self.now) if modelled.at_most_once and told else until):
                 self.complain(f"{task.id!r} was claimed, which is {modelled.listed}, due at {modelled.due_at}")
             self.flights[task.id, task.attempt] = Flight(node, epochs[task.partition], self.clock.monotonic_ns())
 
@@ -268,7 +271,7 @@ class Witness:
 
         def release_set_back(model: Modelled, now: int) -> Modelled | None:
             replaced = model.release(now)
-            self.set_back(finish.task.id, replaced or model, finish.task.run_at)
+            self.set_back(finish.task.id, replaced or model, finish.task)
             return replaced
 
         yield "released, since the clock was set back", release_set_back
@@ -343,10 +346,10 @@ class Witness:
         node.stepped_at = min(node.stepped_at, since)
         self.owned_since |= {key: min(at, since) for key, at in self.owned_since.items() if key[0] is node}
 
-    def set_back(self, name: str, modelled: Modelled, due_at: int) -> bool:
+    def set_back(self, name: str, modelled: Modelled, after: Task) -> bool:
         """Let a task wait for another time after the clock was set back; return whether it may be this one."""
-        before, waits = modelled.due_at, modelled.active and not modelled.forced
-        if not any(modelled.set_back(due_at, now) for now in self.moments()):
+        before, waits, due_at = modelled.due_at, modelled.active and not modelled.forced, after.run_at
+        if not any(modelled.set_back(due_at, now, after.next_at) for now in self.moments()):
             return False
         left_ns = self.waits_until_ns.get(name, 0) - self.clock.monotonic_ns()
         if waits and (due_at - self.now + 1) * 1_000_000 < left_ns:
@@ -365,7 +368,7 @@ class Witness:
         """Witness that a node changed the time of a task."""
         if before is None or after is None or before.version == after.version:
             return
-        if not self.set_back(after.id, self.model[after.id], after.run_at):
+        if not self.set_back(after.id, self.model[after.id], after):
             self.complain(
                 f"{after.id!r} is due in {after.run_at - self.now} ms instead: {self.model[after.id]}, {before}"
             )
@@ -423,6 +426,10 @@ class WitnessedStore:
                 yield news
             elif MEMBERS in news:  # a store that knows which nodes live does not lose that
                 yield {MEMBERS: news[MEMBERS]}
+
+    def running_changes(self) -> Any:
+        """Count what is told of running tasks, unless notifications are lost."""
+        return {} if self._node.deaf else self._store.running_changes()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
@@ -536,7 +543,7 @@ class WitnessedStore:
         def step(model: Modelled) -> object:
             changed = model.resume(now, run_missed=run_missed)
             if changed and moved and moved[0] is not None and moved[0].run_at != model.due_at:
-                witness.set_back(ids[0], model, moved[0].run_at)
+                witness.set_back(ids[0], model, moved[0])
             return changed
 
         return await self._saw_verb(ids[0], resume(), step)

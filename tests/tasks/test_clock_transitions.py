@@ -128,10 +128,11 @@ def test_a_retry_that_waits_for_its_moment_already_is_not_written_again() -> Non
 def test_what_follows_a_run_now_goes_on_from_now_as_well() -> None:
     asked = transitions.run_now(ran(SECOND), NOW)
     assert asked.next_at == BEFORE + 1_000
-    corrected = transitions.set_back(asked, NOW)
-    assert corrected.run_at == NOW
-    assert corrected.next_at is not None
-    assert corrected.next_at <= NOW + 1_000
+    for before in (0, BEFORE + 500):
+        corrected = transitions.set_back(asked, NOW, before)
+        assert corrected.run_at == NOW
+        assert corrected.next_at is not None
+        assert NOW < corrected.next_at <= NOW + 1_000, "the run that was asked for stands for what was passed"
 
 
 def test_a_series_that_has_only_skipped_so_far_goes_on() -> None:

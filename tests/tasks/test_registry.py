@@ -1,7 +1,7 @@
 """Handlers are found by name, and what could not be found again is refused."""
 
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -147,3 +147,15 @@ def test_handler_chooses_its_pool() -> None:
 def test_handler_that_could_never_run_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidTask):
         Handler(name="a", **wrong)
+
+
+def test_generator_functions_are_refused() -> None:
+    def generator() -> Iterator[int]:
+        yield 1
+
+    async def async_generator() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (generator, async_generator):
+        with pytest.raises(InvalidTask, match="is a generator function"):
+            Registry().register("h")(function)

@@ -296,6 +296,19 @@ def test_run_only_stops_a_run_and_its_series_goes_on() -> None:
     assert not one_off.cancel_run_only, "the same as cancel"
 
 
+def test_a_series_whose_last_run_was_to_stop_ends_cancelled_unless_that_returned() -> None:
+    claimed = make("running", recurring=True, times=1)
+    now = claimed.run_at + 5
+    asked = transitions.cancel(claimed, "enough", now, run_only=True)
+    for ended in (
+        transitions.stop(claimed, "stopped", now),
+        transitions.fail(claimed, "boom", now, 0.0),
+        transitions.crash(replace(claimed, max_crashes=1), now, 0.0),
+    ):
+        assert finished(asked, ended, now).status is Status.CANCELLED
+    assert finished(asked, transitions.succeed(claimed, 7, now), now).status is Status.COMPLETED
+
+
 # -- run_now
 
 

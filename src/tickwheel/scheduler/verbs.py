@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tickwheel.errors import (
     DuplicateTask,
+    InvalidFilter,
     StoreUnavailable,
     TaskRunning,
     TaskUnreadable,
@@ -422,5 +423,12 @@ class Verbs(ABC):
 
 
 def aimed_at(action: Action, wanted: Filter) -> Filter:
-    """Return which tasks an action on many is for: a retry is for what failed, unless another status is named."""
+    """Return which tasks an action on many is for: a retry is for what failed, unless another status is named.
+
+    An empty filter is refused: an action on everything is too easily a mistake.
+    """
+    if all(getattr(wanted, name) in (None, "") for name in Filter.__struct_fields__ if name != "order"):
+        raise InvalidFilter(
+            "an empty filter selects every task; name a status, handler, id_prefix, tag, text, due_after or due_before"
+        )
     return replace(wanted, status=Status.FAILED) if action == "retry" and wanted.status is None else wanted

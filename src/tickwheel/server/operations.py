@@ -3,14 +3,14 @@
 import msgspec
 from litestar import get, post
 
-from tickwheel.errors import InvalidFilter
+from tickwheel.scheduler.verbs import aimed_at
 from tickwheel.server.answers import Answer, answer
 from tickwheel.server.bodies import OperationBody
 from tickwheel.server.bulk import Operation
 from tickwheel.server.problems import Problem, pointing
 from tickwheel.server.reading import body_of
 from tickwheel.server.service import Asked, service_of
-from tickwheel.server.wishes import filter_of, is_empty
+from tickwheel.server.wishes import filter_of
 
 __all__ = ["OperationList", "handlers"]
 
@@ -29,9 +29,8 @@ async def begin(request: Asked) -> Answer:
     async def work(_: object) -> Answer:
         body = await body_of(request, OperationBody, service.config.depth_max)
         wanted = filter_of(body.filter)
-        if is_empty(wanted):
-            with pointing("/filter"):
-                raise InvalidFilter("an operation on everything is too easily a mistake; say which tasks")
+        with pointing("/filter"):
+            aimed_at(body.action, wanted)
         if body.action == "delete" and not request.user.may("admin"):
             raise Problem(403, "forbidden", "The token is not good for this", "deleting in bulk takes the role 'admin'")
         operation = await service.operations.begin(body.action, body.filter, wanted, dry_run=body.dry_run)

@@ -13,7 +13,7 @@ from tickwheel.stores.contract import Filter, Order
 from tickwheel.tasks import LatePolicy, RetryPolicy
 from tickwheel.tasks.destinations import OFFERED_AGAIN, SENT_AGAIN, check_webhook
 
-__all__ = ["filter_of", "is_empty", "wishes_of"]
+__all__ = ["filter_of", "wishes_of"]
 
 RECIPIENTS: Final = ("handler", "webhook", "queue")
 
@@ -79,9 +79,3 @@ def filter_of(body: FilterBody, order: Order = "newest") -> Filter:
         moment = getattr(body, name)
         fields[name] = moment if moment is UNSET else moment_of(moment)
     return Filter(**{name: value for name, value in fields.items() if value is not UNSET})
-
-
-def is_empty(wanted: Filter) -> bool:
-    """Tell whether a filter lets everything through."""
-    plain = replace(wanted, text=wanted.text or None, id_prefix=wanted.id_prefix or None)
-    return plain == Filter(order=wanted.order)

@@ -15,7 +15,7 @@ Everything takes batches. A batch is applied whole or not at all, but for its it
 left out and said so.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -373,4 +373,11 @@ class Store(Protocol):
         A partition that was given back is told of as well: who wants it need not wait for a lease to end. Who watches
         `MEMBERS` as well is told where leases are not timed that nodes came or went. It listens
         from the call on, and ends when the store is closed. A hint may be lost or come twice; a task may not.
+        """
+
+    def running_changes(self) -> Mapping[int, int]:
+        """Count, by partition, the changes of running tasks by others that are known here, also those not told of yet.
+
+        An owner that sees another number than before a claim looks whether the task was asked to stop, and only then
+        begins it. Nothing is counted where a store does not know what kind of change it hears of.
         """

@@ -15,7 +15,7 @@ change, where it may still raise, and then changes it.
 import secrets
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
 
@@ -87,6 +87,7 @@ class MemoryStore:
         self._epochs = [0] * partitions
         self._checkpoints = [0] * partitions
         self._hints = Notifications()
+        self._running_changes: Counter[int] = Counter()
         self._closed = False
 
     async def close(self) -> None:
@@ -434,6 +435,10 @@ class MemoryStore:
         """Tell in which partitions something changes from now on."""
         return self._hints.watch(partitions)
 
+    def running_changes(self) -> Mapping[int, int]:
+        """Count the changes of running tasks, by whomever."""
+        return self._running_changes
+
     # -- within
 
     def _held(self, leases: Sequence[Lease]) -> list[Lease]:
@@ -499,7 +504,9 @@ class MemoryStore:
                 self._running.pop(task.id, None)
             self._tasks[task.id] = task
         if hint:
-            self._hints.tell(News.of(tasks))
+            news = News.of(tasks)
+            self._running_changes.update(partition for partition, change in news.items() if change.runs)
+            self._hints.tell(news)
 
 
 def own(task: Task) -> Task:

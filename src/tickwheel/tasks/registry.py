@@ -10,8 +10,8 @@ tickwheel.errors.UnknownHandler: no handler 'orders.cancle' here; did you mean '
 
 from collections.abc import Callable
 from functools import lru_cache
-from inspect import iscoroutinefunction
-from types import ModuleType
+from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, iscoroutinefunction
+from types import FunctionType, ModuleType
 from typing import Any, Literal, TypeVar, get_args, overload
 
 import msgspec
@@ -30,6 +30,7 @@ PoolChoice = Literal["auto", "thread", "process", "loop"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+GENERATOR = CO_GENERATOR | CO_ASYNC_GENERATOR  # flags of functions whose call runs nothing of their body
 CONCURRENCY_MAX = 1_000_000  # as many as workers take in
 
 
@@ -62,6 +63,11 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidTask(
                 f"handler {self.name!r} cannot run in pool {self.pool!r}: async functions run on the loop, plain ones "
                 "on a thread or in a process"
+            )
+        if type(self.function) is FunctionType and self.function.__code__.co_flags & GENERATOR:
+            raise InvalidTask(
+                f"handler {self.name!r} is a generator function: calling it makes a generator, and runs nothing of its "
+                "body; remove the yield, or call it from a plain or async function"
             )
         if self.pool == "auto":
             force_setattr(self, "pool", "loop" if is_async(self.function) else "thread")

@@ -32,7 +32,7 @@ from weakref import WeakSet, finalize
 
 import msgspec
 
-from tickwheel.errors import InvalidArguments, ProcessDied, RunFailed, UnnamedHandler
+from tickwheel.errors import InvalidArguments, ProcessDied, RunFailed, UnnamedHandler, WorkerNotStarted
 from tickwheel.workers.child import GO, NUMBER_BYTES, READY, STAY, Answer, Call, serve
 from tickwheel.workers.contract import End, Job, Outcome
 from tickwheel.workers.results import describe
@@ -224,9 +224,12 @@ class ProcessPool:
     def _watch(self, job: Job) -> Outcome:
         try:
             request = request_for(job)
-            child = self._take()
-        except Exception as error:  # noqa: BLE001 - no process, no memory: that run fails
+        except Exception as error:  # noqa: BLE001 - it cannot be sent to any process
             return Outcome(error=error)
+        try:
+            child = self._take()
+        except Exception as error:  # noqa: BLE001 - no process, no descriptor, no memory, for now
+            return Outcome(error=WorkerNotStarted(job.pool, f"{type(error).__name__}: {error}"))
         with self._lock:
             begun = not job.stop.is_set()
             if begun:

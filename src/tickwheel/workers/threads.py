@@ -1,6 +1,7 @@
 """A bounded number of threads for one event loop, which never keep the program from ending."""
 
 import asyncio
+import logging
 from asyncio import AbstractEventLoop, Future
 from collections import deque
 from collections.abc import Callable
@@ -13,12 +14,15 @@ from tickwheel.workers.contract import Outcome
 
 __all__ = ["Threads"]
 
+log = logging.getLogger("tickwheel.workers")
+
 Call = Callable[[], Outcome]
 Then = Callable[[Outcome], object]
 Item = tuple["Threads", Call, "Ending"]
 Leave = Callable[[Thread], None]
 Ending = tuple[Future[Outcome], Then | None]  # what is done, and what is called, when a call is over
 
+GROW_AGAIN_S: Final = 1.0  # after a thread could not be started, before another is tried
 DELIVERED_MAX: Final = 64  # outcomes in one step of the loop: a millisecond or two of what their callers do then
 
 
@@ -34,6 +38,7 @@ class Threads:
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
+        self._grow_at_s: float | None = None  # when another thread is tried again, if the system had none left
         self._replaced: set[Future[Outcome]] = set()  # calls that do not return, whose places others have
         self._name = name
         self._busy = 0
@@ -48,7 +53,10 @@ class Threads:
     @property
     def free(self) -> int:
         """Return how many calls would be begun now."""
-        return self._most + len(self._replaced) - self._busy
+        most = self._most
+        if self._grow_at_s is not None and self._loop.time() < self._grow_at_s:
+            most = min(most, len(self._threads))  # with what there is, so that the most urgent gets it
+        return max(most + len(self._replaced) - self._busy, 0)
 
     def submit(self, call: Call, then: Then | None = None) -> Future[Outcome]:
         """Make a call on a thread, which must not raise; its outcome is told on the loop."""
@@ -71,8 +79,17 @@ class Threads:
             self._loop = asyncio.get_running_loop()
             self._fewer = asyncio.Event()
         thread = Thread(target=serve, args=(self._items,), name=f"{self._name}-{len(self._threads)}", daemon=True)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more threads, for now
+            if not self._threads:
+                raise
+            if self._grow_at_s is None:
+                log.warning("%s; %d threads make all calls until another can be started", error, len(self._threads))
+            self._grow_at_s = self._loop.time() + GROW_AGAIN_S
+            return
         self._threads.add(thread)
+        self._grow_at_s = None
 
     def hand_over(self, ending: Ending, outcome: Outcome) -> None:
         """Have an outcome delivered, from a thread; raise `RuntimeError` if the loop is closed."""

@@ -34,6 +34,7 @@ from tickwheel.errors import (
     RunCancelled,
     RunTimedOut,
     TaskRunning,
+    WorkerNotStarted,
     WorkersClosed,
     WorkersFull,
 )
@@ -104,6 +105,7 @@ class Workers:
         self._loop: AbstractEventLoop | None = None  # where it is at home, from the first run on
         self._alarms: LoopWheel | None = None  # of that loop
         self._context = copy_context()  # alarms run in it: one for all, rather than a copy for each
+        self._short: set[str] = set()  # pools in which no worker could be started
         self._freed = False  # there is room, and `on_free` will be called
         self._halted = False
         self._closing: asyncio.Task[list[str]] | None = None
@@ -262,14 +264,22 @@ class Workers:
             if job.pool == "process":
                 job.placed_s = job.loop.time()
             job.over = self._pools[job.pool].start(job, self._end)
-        except Exception as error:  # noqa: BLE001 - the system has no more threads: this run fails, no other
+        except Exception as error:  # noqa: BLE001 - the system has no more threads, for now
             self._lines[job.pool].done(job)
-            job.error = error
+            job.error = WorkerNotStarted(job.pool, f"{type(error).__name__}: {error}")
+            self._note_shortage(Outcome(error=job.error))
             self._give_up(job)
         else:
             self._begun[job] = job.over
             wait_s = job.task.timeout_ms / 1000
             job.alarm = self._alarm(min(self.start_s_max, wait_s), self._run_out, job)
+
+    def _note_shortage(self, outcome: Outcome) -> None:
+        """Say that no worker could be started, if that is the outcome; once, until one could be."""
+        error = None if outcome.raised else outcome.error
+        if type(error) is WorkerNotStarted and error.pool not in self._short:
+            self._short.add(error.pool)
+            log.warning("%s", error)
 
     def _alarm(self, wait_s: float, call: Callable[[Job], None], job: Job) -> Call:
         assert self._alarms is not None
@@ -293,7 +303,10 @@ class Workers:
             if now_s - job.began_s > timeout_s + ALARM_LATE_S:
                 job.error = RunTimedOut(job.task.id, timeout_s)
         if job.error is not None or outcome.error is not None:
+            self._note_shortage(outcome)
             outcome = _told(job, outcome)
+        elif self._short:
+            self._short.discard(pool)
         self._tell(job, outcome)
         if line.waiting:
             self._fill(pool)

@@ -31,6 +31,7 @@ from tickwheel.errors import (
     Snooze,
     TickwheelError,
     UnknownHandler,
+    WorkerNotStarted,
     WorkersClosed,
     WorkersFull,
 )
@@ -48,7 +49,7 @@ __all__ = ["STOPPED", "Completer", "event_for_failure", "event_for_orphan"]
 log = logging.getLogger("tickwheel.scheduler")
 
 NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows its handler
-NO_ROOM_MS: Final = 1_000  # how long it waits for runs that were stopped and keep their places
+NO_ROOM_MS: Final = 1_000  # how long it waits for runs that keep their places, or for a worker that can be started
 GATHER_NS: Final = 30_000_000  # between two writes of outcomes: while tasks keep coming due, one goes with each claim
 SNOOZE_MS: Final = 60_000  # how long a task waits that asked to run again later, but not after a time that can be read
 STOPPED: Final = "released before it began: the scheduler was stopped"
@@ -120,7 +121,7 @@ class Completer:
             self._decide_raised(task, error, outcome.trace or describe(error), now)
         elif isinstance(error, (UnknownHandler, InvalidWorkers)):  # the store does not tell which handler is due
             self._postpone(replace(task, reason_code="no_handler"), now + NO_HANDLER_MS, str(error))
-        elif isinstance(error, WorkersFull):
+        elif isinstance(error, (WorkersFull, WorkerNotStarted)):
             self._postpone(replace(task, reason_code="no_capacity"), now + NO_ROOM_MS, str(error))
         elif isinstance(error, WorkersClosed):
             self.release(task, STOPPED)

@@ -142,13 +142,14 @@ class Dispatcher:
             return
         partitions = {due.partition for due in entries}
         leases = [lease for lease in leases if lease.partition in partitions]
+        heard = dict(self._store.running_changes())
         try:
             claimed = await self._store.claim(leases, [due.id for due in entries], now + self._options.ahead_ms)
         except BaseException:
             self._loader.enter(entries)  # what was not claimed is still due
             self._doubt()
             raise
-        self._executor.launch(claimed, leases)
+        self._executor.launch(claimed, leases, heard)
         # Read from the store before the claim, they may have been entered again meanwhile.
         self._index.drop_all({task.id for task in claimed})
         if unwanted := [task.id for task in claimed if self._is_unwanted(task)]:

@@ -11,6 +11,10 @@ lease must not have run out by a clock that goes on while the machine sleeps:
 
     claim ------------- suspended for 5 s ------------- begin?    no: another node may have run it
 
+If other processes changed running tasks since the claim, the task is read again: it may have been asked to stop.
+
+    claim ------------- cancel by another process ----- begin?    no: it is cancelled
+
 What has not begun some time after it should have is released: it was claimed for a worker that did not become free.
 """
 
@@ -24,7 +28,7 @@ from msgspec.structs import replace
 
 from tickwheel.clock import Clock
 from tickwheel.cluster import Ownership
-from tickwheel.errors import RunCancelled, RunNotBegun
+from tickwheel.errors import RunCancelled, RunNotBegun, WorkerNotStarted
 from tickwheel.observe.events import Events
 from tickwheel.scheduler.background_calls import BackgroundCalls
 from tickwheel.scheduler.engine.completer import STOPPED, Completer
@@ -44,18 +48,20 @@ LATE_S: Final = 0.5  # after its time, before a claim is released: ten windows, 
 NO_WORKER: Final = "released before it began: no worker became free in time"
 NOT_VALID: Final = "released before it began: its claim was no longer valid"
 SET_BACK: Final = "released before it began: the clock was set back"
+CHANGED: Final = "released before it began: it may have been asked to stop"
 IN_DOUBT: Final = "released before it began: its claim may have been given up"
 
 
 class Flight:
     """A claimed task, from its claim until the store has its outcome; the gate that its run has to pass."""
 
-    __slots__ = ("_executor", "begun", "epoch", "pool", "started_at", "task")
+    __slots__ = ("_executor", "begun", "epoch", "heard", "pool", "started_at", "task")
 
-    def __init__(self, executor: "Executor", task: Task, epoch: int) -> None:
+    def __init__(self, executor: "Executor", task: Task, epoch: int, heard: int) -> None:
         self._executor = executor
         self.task = task  # as it was claimed
         self.epoch = epoch  # of the lease it was claimed under
+        self.heard = heard  # how many changes of running tasks of its partition were known before it was read
         self.pool: PoolName = "loop"  # where its handler runs, once that is known
         self.begun: Task | None = None  # as it begins, once it has a worker
         self.started_at: int | None = None  # when its handler was called
@@ -64,7 +70,8 @@ class Flight:
         """Decide whether it may begin, now that a worker is free; if not, settle it."""
         executor, task = self._executor, self.task
         completer, ownership = executor._completer, executor._ownership
-        if not executor._beginning:  # it waited for a worker, and the clock may have been set meanwhile
+        waited = not executor._beginning
+        if waited:  # for a worker: the clock may have been set meanwhile
             completer.check_clock()
         now = executor._clock.time_ns() // 1_000_000
         if not ownership.covers(task.partition, self.epoch):
@@ -74,6 +81,8 @@ class Flight:
                 completer.release(task, NOT_VALID)
         elif task.run_at > now:
             completer.release(task, SET_BACK)
+        elif waited and executor._store.running_changes().get(task.partition, 0) != self.heard:
+            completer.release(task, CHANGED)
         elif (begun := completer.begin(task, now)) is not None:
             self.begun = begun
             if self.pool == "thread" and executor._events.listeners:
@@ -126,6 +135,7 @@ class Executor:
         self._moments: dict[int, deque[Task]] = {}  # when they are due, or were found overdue
         self._order: list[int] = []  # these moments, as a heap
         self._timer: asyncio.Handle | None = None  # for the first of them
+        self._changed: list[Flight] = []  # that are due, and to be read again before they begin
         self._begun_ns = 0  # when some began last
         self._beginning = False  # some begin now, and the clock was looked at
         self.launched = 0  # tasks so far
@@ -185,11 +195,14 @@ class Executor:
 
     # -- begin
 
-    def launch(self, claimed: Iterable[Task], leases: Iterable[Lease]) -> None:
-        """Begin tasks claimed under leases, each at its due time; of one moment, or overdue, by priority."""
+    def launch(self, claimed: Iterable[Task], leases: Iterable[Lease], heard: Mapping[int, int]) -> None:
+        """Begin tasks claimed under leases, each at its due time; of one moment, or overdue, by priority.
+
+        `heard` counts the changes of running tasks that were known before the claim, by partition.
+        """
         self._loop = asyncio.get_running_loop()
         epochs = {lease.partition: lease.epoch for lease in leases}
-        self._enqueue([Flight(self, task, epochs[task.partition]) for task in claimed])
+        self._enqueue([Flight(self, task, epochs[task.partition], heard.get(task.partition, 0)) for task in claimed])
 
     def _enqueue(self, flights: list[Flight]) -> None:
         now = self._completer.now()
@@ -235,10 +248,40 @@ class Executor:
             self._begin_some()
         finally:
             self._beginning = False
+        if self._changed:
+            changed, self._changed = self._changed, []
+            self._background.begin(self._begin_unless_cancelled(changed))
+
+    async def _begin_unless_cancelled(self, flights: list[Flight]) -> None:
+        """Read claimed tasks again, and begin those that were not asked to stop.
+
+        What is changed meanwhile is read once more. If that goes on, or fails, the claims are given up: they are late.
+        """
+        while flights := [flight for flight in flights if self._waiting.get(flight.task.id) is flight.task]:
+            heard = dict(self._store.running_changes())
+            for task in await self._store.get([flight.task.id for flight in flights]):
+                if task is not None and task.cancel_requested:
+                    self.cancel(task.id)
+            self._begin_read(flights, heard)
+
+    def _begin_read(self, flights: Iterable[Flight], heard: Mapping[int, int]) -> None:
+        """Begin those in whose partitions nothing was changed since they were read, and that still wait."""
+        self._completer.check_clock()
+        self._beginning = True
+        try:
+            changes = self._store.running_changes()
+            for flight in flights:
+                task, known = flight.task, heard.get(flight.task.partition, 0)
+                if self._waiting.get(task.id) is task and changes.get(task.partition, 0) == known:
+                    self._stop_waiting(task.id)
+                    flight.heard = known
+                    self._begin(task)
+        finally:
+            self._beginning = False
 
     def _begin_some(self) -> None:
         loop = asyncio.get_running_loop()
-        left = BEGUN_MAX
+        left, heard = BEGUN_MAX, self._store.running_changes()
         while self._order:
             now_ns = self._clock.time_ns()
             wait_ns = self._order[0] * 1_000_000 - now_ns
@@ -257,8 +300,13 @@ class Executor:
             tasks = self._moments[self._order[0]]
             while tasks and left:
                 task = tasks.popleft()
-                if self._waiting.get(task.id) is task:  # not withdrawn, nor claimed again since
-                    left -= 1
+                if self._waiting.get(task.id) is not task:  # withdrawn, or claimed again since
+                    continue
+                left -= 1
+                flight = self._flights[task.id]
+                if flight.heard != heard.get(task.partition, 0):
+                    self._changed.append(flight)
+                else:
                     self._stop_waiting(task.id)
                     self._begin(task)
             if not tasks:
@@ -297,7 +345,8 @@ class Executor:
             if flight.started_at is None and isinstance(outcome.error, RunCancelled) and not outcome.raised:
                 self._cancel_before_begin(task, outcome.error)
                 return
-            task = flight.begun or task
+            if not isinstance(outcome.error, WorkerNotStarted) or outcome.raised:  # it is as it was claimed otherwise
+                task = flight.begun or task
             if task.started_at != flight.started_at:
                 task = replace(task, started_at=flight.started_at)
         self._completer.complete(task, outcome)

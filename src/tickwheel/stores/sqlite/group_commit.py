@@ -173,6 +173,7 @@ class Writer(GroupCommit):
             return news, pause_s
         if not self._notifier.knows_all(self._unheard):
             self._notifier.skip_to(self._unheard)
+            self._notifier.count(self._everywhere)
             news.merge(self._everywhere)
         return news, pause_s
 

@@ -18,7 +18,8 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,11 +33,21 @@ from tickwheel.stores.sqlite.node_locks import socket_path
 
 __all__ = ["Notifier", "ping"]
 
+
+def _queue_max() -> int:
+    """Return how many datagrams a socket keeps, at the least, before it loses the next."""
+    try:
+        return int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 4  # of at most 64 KB: fewer than any system's buffer holds of ours, which are small
+
+
 PATH_BYTES_MAX: Final = 100  # of a socket's name: 104 on macOS and 108 on Linux, with a zero at the end
 PARTITIONS_MAX: Final = 1_000  # in one datagram; more than these are everywhere
 DATAGRAM_BYTES: Final = 65_536
 PING: Final = b"ping"
 PONG: Final = b"pong"
+QUEUE_FULL: Final = _queue_max()  # datagrams
 FULL: Final = (errno.EAGAIN, errno.ENOBUFS)  # of a queue of datagrams
 
 _encode = msgspec.json.Encoder().encode
@@ -56,6 +67,7 @@ class Notifier:
         self._known = 0  # every change up to this one is known
         self._beyond: set[int] = set()  # so are these, after a gap
         self._sender: socket.socket | None = None
+        self._running: Counter[int] = Counter()  # changes of running tasks that others told of, by partition
 
     @property
     def listens(self) -> bool:
@@ -88,6 +100,11 @@ class Notifier:
             with suppress(OSError):
                 os.unlink(socket_path(lock_path))  # noqa: PTH108 - a string, as the others
 
+    def running_changes(self) -> Mapping[int, int]:
+        """Count the changes of running tasks that others told of until now: what they sent before they returned."""
+        self._receive()
+        return self._running
+
     def _receive(self) -> None:
         news = self.drain()
         if news:
@@ -99,7 +116,8 @@ class Notifier:
         """Return what was changed, by all that was received since the last time."""
         news = News()
         for receiver in list(self._sockets.values()):
-            for datagram in receive(receiver):
+            datagrams = list(receive(receiver))
+            for datagram in datagrams:
                 with suppress(msgspec.MsgspecError, ValueError):  # not from one of ours
                     number, changes = _decode(datagram)
                     if not self.know(number):
@@ -109,7 +127,15 @@ class Notifier:
                     for partition, first, last, runs in changes or ():
                         if partition in self._everywhere:
                             news.add(partition, Change(first, last, runs))
+            if len(datagrams) >= QUEUE_FULL:  # more may have been sent than it could keep, and are found by looking
+                self.count(self._everywhere)
+        self.count(news)
         return news
+
+    def count(self, news: News) -> None:
+        """Count what others changed."""
+        with self._lock:
+            self._running.update(partition for partition, change in news.items() if change.runs)
 
     def know(self, number: int) -> bool:
         """Note that a change is known; False if it was before."""

@@ -12,7 +12,7 @@ its partitions until it releases them or its process ends (node_locks.py, leases
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -87,7 +87,7 @@ class SqliteStore:
         self._quarantine = Quarantine()
         self._database = database
         everywhere = News.unknown([MEMBERS, *range(partitions)])
-        notifier = Notifier(database.path, everywhere, self._hints.tell)
+        self._notifier = notifier = Notifier(database.path, everywhere, self._hints.tell)
         self._writer = Writer(database, notifier, everywhere, now_ms, self._renewals)
         self._reader = Reader(database)
         self._writes: ConnectionThread[Transaction] = ConnectionThread(
@@ -341,6 +341,10 @@ class SqliteStore:
         """Tell in which partitions something changes from now on."""
         self._writes.look_around()
         return self._hints.watch(partitions)
+
+    def running_changes(self) -> Mapping[int, int]:
+        """Count the changes of running tasks that other processes told of."""
+        return self._notifier.running_changes()
 
     # -- on the writing thread
 

@@ -26,8 +26,8 @@ def set_back(task: Task, now: int, before: int = 0) -> Task:
 
     `before` is what the clock showed then, as far as it is known: nothing is known of when a series was resumed.
     """
-    if task.next_at is not None and (point := _point_from_now(task, task.next_at, now, before)) is not None:
-        task = replace(task, next_at=point)  # after a run that run_now asked for
+    if task.next_at is not None and (point := _point_from_now(task, task.next_at, now, before, 0)) is not None:
+        task = replace(task, next_at=point)  # after a run that run_now asked for, and that is made now
     if task.run_at <= now + STEP_MS:
         return task
     if task.run_now_requested:
@@ -39,12 +39,16 @@ def set_back(task: Task, now: int, before: int = 0) -> Task:
         elif chosen_at > task.run_at:  # it was corrected after an earlier step, by a clock that was less far ahead
             chosen_at = before if task.run_at > before else now
         return _shorten_wait(task, now, chosen_at - now)
-    point = _point_from_now(task, task.run_at, now, before)
+    point = _point_from_now(task, task.run_at, now, before, NOTICED_MS)
     return task if point is None else replace(task, run_at=point, occurrence_at=point, missed_until=None)
 
 
-def _point_from_now(task: Task, due_at: int, now: int, before: int) -> int | None:
-    """Return where a series of `every` goes on from now; None if it is to wait for the moment it has."""
+def _point_from_now(task: Task, due_at: int, now: int, before: int, passed_ms: int) -> int | None:
+    """Return where a series of `every` goes on from now; None if it is to wait for the moment it has.
+
+    A point that was passed since the step, at most `passed_ms` ago, is still to come; but not one that came before its
+    last run ended.
+    """
     if not isinstance(task.trigger, Every) or task.grid_at is not None:
         return None  # a moment that somebody asked for
     interval_ms = task.trigger.interval_ms
@@ -52,8 +56,7 @@ def _point_from_now(task: Task, due_at: int, now: int, before: int) -> int | Non
         return None
     if due_at > max(_chosen_at(task), before) + interval_ms:
         return None
-    # A point that was passed since the step is still to come, but not one that came before its last run ended.
-    passed_ms = min(interval_ms, NOTICED_MS, max(before - _chosen_at(task), 0))
+    passed_ms = min(interval_ms, passed_ms, max(before - _chosen_at(task), 0))
     return first_point_after(task, now - passed_ms)
 
 

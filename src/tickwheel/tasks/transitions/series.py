@@ -11,6 +11,7 @@ A grid does not drift, whatever becomes of single runs:
                           [=============][20]30                 or runs right after (`"queue_one"`)
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -19,7 +20,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from tickwheel.tasks.record import Following, Run, RunStatus, Status, Task
-from tickwheel.tasks.triggers import Every, Once
+from tickwheel.tasks.triggers import Every, Once, Trigger
 
 __all__ = [
     "FRESH",
@@ -38,7 +39,11 @@ __all__ = [
 
 STEP_MS: Final = 1_000  # a wall clock that changes by more than this was set, not corrected
 SKIPPED_MAX: Final = 100  # history rows of skipped occurrences that one outcome writes: the latest ones
+RECENT_MAX: Final = 16  # lists of times that are kept, of at most as many as a series makes up for: 10,000
 PIECE: Final = 64  # times of a calendar that are read at once: what is read in vain when a gap of it is searched
+
+# The latest times of calendars until some moment, for series that make up for missed runs; and since when they are all.
+RECENT: Final[dict[tuple[Trigger, int, int], tuple[int, list[int]]]] = {}
 
 # What a new occurrence begins with.
 FRESH: Final[dict[str, Any]] = {
@@ -101,6 +106,22 @@ def recent_points(task: Task, first: int, until: int, limit: int) -> tuple[list[
 
 def _latest_points(task: Task, first: int, until: int, wanted: int) -> list[int]:
     """Return the latest times of a calendar, so many at the least if there are as many.
+
+    A series that makes up for thousands of runs asks for the same ones before each of them: they are read once.
+    """
+    key = (task.trigger, until, wanted)
+    since, points = RECENT.get(key, (first + 1, []))
+    if since > first:
+        points = _read_latest_points(task, first, until, wanted)
+        if len(points) > PIECE:
+            while len(RECENT) >= RECENT_MAX:
+                RECENT.pop(next(iter(RECENT)), None)
+            RECENT[key] = first, points
+    return points[bisect_left(points, first) :]
+
+
+def _read_latest_points(task: Task, first: int, until: int, wanted: int) -> list[int]:
+    """Read the latest times of a calendar, so many at the least if there are as many.
 
     It can only be read forward: read it in pieces, from the last one back. A piece that is (almost) empty is followed
     by a longer one, and one that turns out to be long is not read to its end, so that few more times are read than are

@@ -1,6 +1,6 @@
 """A store around a store, which holds every change of a task against what may become of what."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from tickwheel.stores.contract import (
@@ -180,6 +180,10 @@ class LegalStore:
     def changes(self, partitions: Sequence[int]) -> AsyncIterator[dict[int, Change]]:
         """Listen."""
         return self.store.changes(partitions)
+
+    def running_changes(self) -> Mapping[int, int]:
+        """Count the changes of running tasks that are known."""
+        return self.store.running_changes()
 
 
 def check(old: Task | None, new: Task | None, *, anew: bool) -> None:

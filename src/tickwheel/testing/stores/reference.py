@@ -65,6 +65,7 @@ class Modelled:
     handler: str = "orders.cancel"
     args: dict[str, Any] = field(default_factory=dict)
     at_moment: bool = False  # its next run was given a moment of its own, and does not follow from the interval
+    after_moment: bool = False  # that was the run before: the next one is far for that, or since the clock was set back
 
     state: State = "pending"
     paused: bool = False
@@ -197,7 +198,7 @@ class Modelled:
         """Move the next run; the grid stays."""
         if self.state != "pending":
             return None
-        self.at_moment = True
+        self.at_moment, self.after_moment = True, False
         if self.active:
             self.due_at, self.occurrence_at, self.tried_at = moment, min(self.occurrence_at, moment), None
         elif self.back_at is not None:
@@ -312,9 +313,22 @@ class Modelled:
 
     # -- a clock that is set back
 
-    def set_back(self, due_at: int, now: int) -> bool:
-        """Wait for another time, since that was chosen by a clock that was ahead; return whether it may be this one."""
-        if self.state != "pending" or due_at >= self.due_at:
+    def set_back(self, due_at: int, now: int, back_at: int | None = None) -> bool:
+        """Wait for other times, since these were chosen by a clock that was ahead; return whether they may be these."""
+        if self.state != "pending":
+            return False
+        follows = back_at is not None and back_at != self.back_at
+        if follows and not (self.back_at is not None and self._is_near(back_at, self.back_at, now - LATER_MS, now)):
+            return False
+        if not (follows and due_at == self.due_at) and not self._set_back_run(due_at, now):
+            return False
+        if follows and back_at is not None:
+            self.back_at = self.point = back_at
+        return True
+
+    def _set_back_run(self, due_at: int, now: int) -> bool:
+        """Wait for another time with the next run; return whether it may be this one."""
+        if due_at >= self.due_at:
             return False
         if self.active or self.forced:
             by_clock = not (self.forced or self.by_interval)
@@ -322,15 +336,20 @@ class Modelled:
                 return False
             self.due_at = due_at
             return True
-        if not self.by_interval or self.at_moment:
-            return False
-        assert self.interval_ms is not None
-        near = now - STEP_MS - LATER_MS <= due_at <= now + self.interval_ms < self.due_at
-        if not near or (due_at - self.origin) % self.interval_ms:
+        if not self._is_near(due_at, self.due_at, now - STEP_MS - LATER_MS, now):
             return False
         self.due_at = self.occurrence_at = self.point = due_at
         self.missed_until = 0
         return True
+
+    def _is_near(self, point: int | None, instead_of: int, earliest: int, now: int) -> bool:
+        """Tell whether a series may go on with a point of its grid, instead of one that is too far."""
+        if point is None or self.interval_ms is None or not self.by_interval:
+            return False
+        if self.at_moment and not self.after_moment:
+            return False
+        near = earliest <= point <= now + self.interval_ms < instead_of
+        return near and (point - self.origin) % self.interval_ms == 0
 
     def stalls(self, now: int, slack_ms: int) -> bool:
         """Tell whether it waits for a clock to show again what it showed before, and should not."""
@@ -397,7 +416,8 @@ class Modelled:
         self.history += ["skipped"] * min(len(passed), 1 + SKIPPED_MAX)
         self.asked_to_stop = ""
         self.state, self.due_at, self.occurrence_at, self.point = "pending", point, point, point
-        self.missed_until, self.at_moment = missed_until, self.at_moment and self._waits_longer(point, now)
+        self.missed_until = missed_until
+        self.at_moment = self.after_moment = self.at_moment and self._waits_longer(point, now)
         return None
 
     def fail_for_good(self, now: int) -> "Modelled | None":
@@ -460,9 +480,11 @@ class Modelled:
         if word is not None:
             self.history.append(word or result)
         asked, self.asked_to_stop = self.asked_to_stop, ""
+        if asked and result != "completed":
+            result = "cancelled"
         if self.later is not None:
             return self._take_over(result, now)
-        if asked == "task" and not (result == "completed" and self._is_last):
+        if asked == "task" and not self._is_last:
             result = "cancelled"
         self.forced = False
         extra = self.back_at is not None
@@ -497,7 +519,8 @@ class Modelled:
             self.history += ["skipped"] * min(len(skipped), SKIPPED_MAX)
         if coming != self.back_at:
             # After one that was made earlier; if it is far because the clock was set back, nobody asked for that.
-            self.point, self.at_moment = coming, self.at_moment and self._waits_longer(coming, now)
+            self.point = coming
+            self.at_moment = self.after_moment = self.at_moment and self._waits_longer(coming, now)
         self.state, self.due_at, self.occurrence_at, self.back_at = "pending", coming, coming, None
         if coming > self.missed_until:
             self.missed_until = 0

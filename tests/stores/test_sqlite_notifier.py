@@ -1,0 +1,43 @@
+"""Processes on one SQLite file tell each other of changes, and know when they may have missed one."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from tickwheel.stores.contract import Change
+from tickwheel.stores.notifications import News
+from tickwheel.stores.sqlite.notifier import QUEUE_FULL, Notifier
+
+LOCK = "tasks.db-node-1"
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such sockets")
+
+
+@pytest.mark.parametrize(
+    ("sent", "runs", "counted"),
+    [
+        (1, False, {}),
+        (2, True, {0: 1}),
+        (QUEUE_FULL + 5, False, {0: 1, 1: 1}),  # what was lost may have been anything
+    ],
+)
+def test_what_others_tell_of_running_tasks_is_counted_at_once(
+    sent: int, runs: bool, counted: dict[int, int], tmp_path: Path
+) -> None:
+    async def main() -> None:
+        everywhere = News.unknown([0, 1])
+        told: list[News] = []
+        receiver = Notifier(tmp_path / "tasks.db", everywhere, told.append)
+        receiver.listen(str(tmp_path / LOCK))
+        sender = Notifier(tmp_path / "tasks.db", everywhere, told.append)
+        for number in range(1, sent + 1):
+            sender.send(number, News({0: Change(7, 7, runs=runs)}), [LOCK])
+        assert dict(receiver.running_changes()) == counted
+        assert told == [{0: Change(7, 7, runs=runs)}]
+        assert dict(receiver.running_changes()) == counted, "once"
+        receiver.end()
+        sender.end()
+
+    asyncio.run(main())
