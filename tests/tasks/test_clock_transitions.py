@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tickwheel.tasks import transitions
 from tickwheel.tasks.policies import LatePolicy
-from tickwheel.tasks.record import LastRun, RunStatus, Task
+from tickwheel.tasks.record import LastRun, RunStatus, Status, Task
 from tickwheel.tasks.triggers import Cron, Every
 
 HOUR = 3_600_000
@@ -157,3 +157,26 @@ def test_an_interrupted_run_is_made_again_at_once_also_if_the_clock_was_ahead_on
 def test_a_series_whose_interval_was_changed_before_its_first_run_goes_on() -> None:
     changed = replace(SECOND, created_at=BEFORE - HOUR)
     assert transitions.set_back(changed, NOW, BEFORE).run_at <= NOW
+
+
+@pytest.mark.parametrize(
+    "task",
+    [waiting(), waiting(trigger=Cron(expression="* * * * *"), times=-1), ran(replace(SECOND, times=1))],
+    ids=["once", "cron", "every"],
+)
+def test_what_was_retried_runs_now(task: Task) -> None:
+    """It was asked for now, and its node did not come to it before the clock was set."""
+    failed = replace(task, status=Status.FAILED, finished_at=BEFORE - 5_000)
+    retried = transitions.retry(failed, BEFORE + 300)
+    corrected = transitions.set_back(retried, NOW, BEFORE + 1_000)
+    assert corrected.run_at == corrected.occurrence_at == NOW
+    assert transitions.set_back(corrected, NOW - HOUR, NOW).run_at == NOW - HOUR, "and once more"
+    if isinstance(task.trigger, Every):
+        series = replace(corrected, times=-1, started_at=NOW, status=Status.RUNNING)
+        assert transitions.succeed(series, None, NOW + 10).task.run_at == NOW + 800, "the grid is as it was"
+
+
+def test_what_was_retried_and_then_given_a_time_waits_for_it() -> None:
+    retried = transitions.retry(replace(ran(SECOND), status=Status.CANCELLED), BEFORE)
+    moved = transitions.reschedule(retried, BEFORE + 10_000)
+    assert transitions.set_back(moved, NOW, BEFORE) is moved

@@ -118,7 +118,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     # The grid point of the series that this run stands for, if the run was given a moment of its own.
     grid_at: int | None = None
     next_at: int | None = None  # when it is due after a run that was asked for with run_now
-    retry_at: int | None = None  # when it was to be tried again, before that was asked for with run_now
+    # When it was to be tried again, before run_now asked for that; or when `retry` asked for the run it waits for.
+    retry_at: int | None = None
     run_now_requested: bool = False  # and not made yet; such a run is made though the task is paused
     missed_until: int | None = None  # what was due until then was missed: the missed-run policy applies
     attempt: int = 0  # how often it was claimed or skipped, ever; with the id it fences the owner's writes

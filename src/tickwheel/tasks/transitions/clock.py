@@ -4,6 +4,7 @@
     delay, at, cron           12:10    stays: they wait for the wall clock
     every 1 min               12:01    11:01, the first point of its grid from now on
     a retry that waits 2 s    12:00:02 11:00:02 in a series of every; otherwise not before the task's own time, 12:00
+    run_now, retry            12:00    11:00, as soon as it is noticed
 
 Whether a time was chosen by a clock that was ahead is seen from the task: it was added, run or tried later than now.
 """
@@ -13,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tickwheel.tasks.record import Task
-from tickwheel.tasks.transitions.series import STEP_MS, first_point_after
+from tickwheel.tasks.transitions.series import STEP_MS, first_point_after, point_used_up
 from tickwheel.tasks.triggers import Every
 
 __all__ = ["STEP_MS", "set_back"]
@@ -32,6 +33,8 @@ def set_back(task: Task, now: int, before: int = 0) -> Task:
         return task
     if task.run_now_requested:
         return replace(task, run_at=now)
+    if task.retry_at == task.run_at:  # it was asked for now, too, and by a clock that was ahead
+        return replace(task, run_at=now, occurrence_at=now, retry_at=now, grid_at=point_used_up(task, now))
     if task.has_begun or task.run_at > task.occurrence_at:
         chosen_at = _chosen_at(task)
         if task.interrupted:

@@ -33,6 +33,7 @@ __all__ = [
     "grace_ms",
     "is_missed",
     "is_used_up",
+    "point_used_up",
     "recent_points",
     "take_over",
 ]
@@ -68,9 +69,18 @@ def anchor(task: Task) -> int:
 def first_point_after(task: Task, moment: int) -> int | None:
     """Return the first point of a task's grid after a moment; None if there is none."""
     if isinstance(task.trigger, Every):
-        interval_ms, origin = task.trigger.interval_ms, anchor(task)
-        return origin + ((moment - origin) // interval_ms + 1) * interval_ms
+        return last_point_until(task, task.trigger, moment) + task.trigger.interval_ms
     return task.trigger.next_after(moment)
+
+
+def last_point_until(task: Task, trigger: Every, moment: int) -> int:
+    """Return the last point of the grid of a series of `every` that is not after a moment."""
+    return moment - (moment - anchor(task)) % trigger.interval_ms
+
+
+def point_used_up(task: Task, moment: int) -> int | None:
+    """Return the point that a run at a moment of its own stands for, so that those to come stay as they are."""
+    return last_point_until(task, task.trigger, moment) if isinstance(task.trigger, Every) else None
 
 
 def grace_ms(task: Task) -> int:

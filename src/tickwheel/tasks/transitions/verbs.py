@@ -22,8 +22,7 @@ from tickwheel.errors import DuplicateTask, InvalidTask, TaskFinished, TaskRunni
 from tickwheel.tasks.policies import OnConflict
 from tickwheel.tasks.record import ENDED, Following, Status, Task, UnreadableTask
 from tickwheel.tasks.transitions.clock import set_back
-from tickwheel.tasks.transitions.series import FRESH, anchor, end_task, first_point_after, is_used_up
-from tickwheel.tasks.triggers import Every
+from tickwheel.tasks.transitions.series import FRESH, anchor, end_task, first_point_after, is_used_up, point_used_up
 
 __all__ = [
     "FREE",
@@ -269,12 +268,9 @@ def retry(task: Task, now: int) -> Task:
     """Run a finished task again, now. A series makes one occurrence and then follows its grid: one at the least."""
     if task.status not in ENDED or isinstance(task, UnreadableTask):
         return task
-    runs, fresh = 0, dict(FRESH)
+    runs, fresh = 0, {**FRESH, "grid_at": point_used_up(task, now), "retry_at": now}
     if task.is_recurring:
         runs = min(task.runs, task.times - 1) if task.times > 0 else task.runs
-    if isinstance(task.trigger, Every):  # the grid through a point that has passed: what is to come is not used up
-        coming = first_point_after(task, now)
-        fresh["grid_at"] = None if coming is None else coming - task.trigger.interval_ms
     return replace(
         task,
         status=Status.PENDING,

@@ -74,6 +74,7 @@ class Modelled:
     occurrence_at: int = -1
     back_at: int | None = None  # when it is due after the run of run_now
     tried_at: int | None = None  # when it was to be tried again, before a run_now
+    retried_at: int | None = None  # when a run that waits was asked for with retry
     point: int = -1  # of the grid, that the next regular run stands for
     missed_until: int = 0
     missed_at_claim: int = 0  # the same before the run: what its node finds out when it begins dies with it
@@ -278,6 +279,7 @@ class Modelled:
         self.due_at = self.occurrence_at = now
         self.back_at, self.missed_until = None, 0
         self._begin_occurrence()
+        self.retried_at = now
         if self.interval_ms is None:
             self.runs = 0
         else:
@@ -336,6 +338,10 @@ class Modelled:
                 return False
             self.due_at = due_at
             return True
+        if self.retried_at == self.due_at:
+            self.due_at = self.occurrence_at = self.retried_at = due_at
+            self.point = due_at if self.interval_ms is None else self.after(due_at) - self.interval_ms
+            return now - STEP_MS - LATER_MS <= due_at <= now
         if not self._is_near(due_at, self.due_at, now - STEP_MS - LATER_MS, now):
             return False
         self.due_at = self.occurrence_at = self.point = due_at
@@ -355,7 +361,7 @@ class Modelled:
         """Tell whether it waits for a clock to show again what it showed before, and should not."""
         if self.listed != "pending" or self.active:
             return False
-        if self.forced:
+        if self.forced or self.retried_at == self.due_at:
             return self.due_at > now + slack_ms
         return self.by_interval and not self.at_moment and self._waits_longer(self.due_at - slack_ms, now)
 
@@ -558,5 +564,5 @@ class Modelled:
     def _begin_occurrence(self) -> None:
         self.failures = self.crashes = self.snoozes = 0
         self.interrupted = False
-        self.tried_at = None
+        self.tried_at = self.retried_at = None
         self.begun = 0
