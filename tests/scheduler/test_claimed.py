@@ -135,7 +135,7 @@ def test_what_waits_for_a_worker_is_cancelled_without_beginning(world: World) ->
         await scheduler.add("slow", {"what": "first"}, id="first")
         await scheduler.add("slow", {"what": "second"}, id="second", delay=1)
         await asyncio.sleep(2)
-        await asyncio.to_thread(begun.wait)
+        begun.wait()  # holding up the loop: virtual time would go on while the thread waits for a turn
         task = await scheduler.cancel("second")
         assert task.status is Status.CANCELLED
         end.set()
@@ -181,9 +181,13 @@ def test_what_another_node_cancels_does_not_begin_though_it_has_just_cancelled_o
 
 
 def test_a_claimed_task_that_waits_for_a_worker_does_not_begin_after_another_node_cancelled_it(world: World) -> None:
-    begun, end = Flag(), Flag()
+    begun, end, ended = Flag(), Flag(), Flag()
 
     async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("quick")
+        def quick() -> None:
+            ended.set()
+
         @scheduler.task("slow")
         def slow(what: str) -> None:
             world.ran.append((world.now(), what))
@@ -195,13 +199,24 @@ def test_a_claimed_task_that_waits_for_a_worker_does_not_begin_after_another_nod
             await asyncio.sleep(60)
 
         await scheduler.add("hang", id="busy")
+        for _ in range(8):  # so that another thread can be expected to be free soon
+            await scheduler.add("quick")
+            await asyncio.sleep(0.001)
+            ended.wait()  # holding up the loop: virtual time would go on while the thread waits for a turn
+            ended.clear()
+            await asyncio.sleep(0.001)
         for name in ("first", "second"):
             await scheduler.add("slow", {"what": name}, id=name)
-        await asyncio.to_thread(begun.wait)
+        await asyncio.sleep(0.01)
+        begun.wait()
+        [second] = await world.store.get(["second"])
+        assert second is not None
+        assert second.status is Status.RUNNING, "it is claimed"
         async with world.scheduler(run=False) as other:
             await other.cancel("busy")
-            assert (await other.cancel("second")).status in (Status.CANCELLED, Status.RUNNING)
+            assert (await other.cancel("second")).cancel_requested
             end.set()
+            time.sleep(0.05)  # holding up the loop: the thread is free before the cancel is heard of
             await asyncio.sleep(10)
         assert [what for _, what in world.ran] == ["first"]
         assert (await scheduler.get("second")).status is Status.CANCELLED

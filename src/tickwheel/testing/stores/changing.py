@@ -143,7 +143,7 @@ class Changing(Opening):
         assert untouched == task("d")
         for each in revived:
             assert each is not None
-            assert each == replace(task(each.id, 7000), attempt=1, version=each.version)
+            assert each == replace(task(each.id, 7000), retry_at=7000, attempt=1, version=each.version)
         assert ids(await store.due(leases, 10**6, (1000, "d"), 10)) == ["a", "b", "c"]
 
     @scenario
