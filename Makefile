@@ -14,9 +14,10 @@ EXTRAS := apscheduler,bench,dev,etcd,otel,postgres,redis,server,workflow
 NATIVE := $(wildcard src/tickwheel/wheels/*.py src/native/*.h) \
   $(addprefix src/tickwheel/,$(shell sed -n '/^HOT = (/,/^)/s/^ *"\(.*\)",$$/\1/p' setup.py))
 
-# Four files of tests at a time, also on two cores: most of them wait for something now and then.
+# Four processes with a file of tests each, also on two cores: most of them wait for something now and then. Tests that
+# need the same server run in one of them (tests/conftest.py).
 # A test that hangs ends its process; the file is tried again at most twice.
-SIDE_BY_SIDE := --numprocesses=4 --dist=loadfile --no-loadscope-reorder --max-worker-restart=2
+SIDE_BY_SIDE := --numprocesses=4 --dist=loadgroup --no-loadscope-reorder --max-worker-restart=2
 
 # Interpreters besides $(PYTHON) that the core must work on.
 VERSIONS ?= 3.12 3.13

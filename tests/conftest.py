@@ -18,9 +18,18 @@ from tickwheel.testing.redis import RedisCluster, RedisServer
 # Runs a user's test file in a process of its own; pytest takes it from the top-level conftest only.
 pytest_plugins = "pytester"
 
+# What a test needs that is started once, and what tests that need it are called.
+SHARED = {
+    "browser": "browser",
+    "etcd": "etcd",
+    "postgres": "postgres",
+    "redis_server": "redis",
+    "redis_cluster": "redis",
+}
+
 # The gate takes the same examples every time; `make fuzz` looks for new ones.
 settings.register_profile(
-    "gate", derandomize=True, deadline=None, max_examples=30, stateful_step_count=40, print_blob=True
+    "gate", derandomize=True, deadline=None, max_examples=20, stateful_step_count=40, print_blob=True
 )
 # Rounds are short, so that `make fuzz` ends soon after its time is over.
 settings.register_profile("fuzz", deadline=None, max_examples=300, stateful_step_count=60, print_blob=True)
@@ -48,11 +57,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--quick`, leave out what is slow, or needs a server or a browser."""
+    """With `--quick`, leave out what is slow, or needs a server or a browser. Group the rest for processes side by side."""
     if config.getoption("--quick"):
-        left_out = [item for item in items if is_left_out(item)]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        left_out = set(filter(is_left_out, items))
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group(find_group(item)))
+
+
+def find_group(item: pytest.Item) -> str:
+    """Name the tests that run in one process: those of a file, and all that need the same server or the browser.
+
+    To start one of these in each process would take longer than many of the tests.
+    """
+    needed = set(item.fixturenames) if isinstance(item, pytest.Function) else set()
+    return next((group for fixture, group in SHARED.items() if fixture in needed), str(item.path))
 
 
 def pytest_collection_finish() -> None:

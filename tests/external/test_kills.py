@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 REPOSITORY = Path(__file__).parents[2]
-KILLS = 8
+KILLS = 6
 LIFE_S_MAX = 1.0
 
 

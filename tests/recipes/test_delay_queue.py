@@ -547,7 +547,7 @@ def test_an_interrupted_wait_frees_no_lock_that_another_thread_has(build: Build,
         other = threading.Thread(target=look)
         other.start()
         try:
-            for _ in range(2000):
+            for _ in range(800):
                 repeat(wait)
         finally:
             done.set()
@@ -571,7 +571,7 @@ def test_an_interrupted_put_is_counted_if_its_item_is_in_and_wakes_a_getter(buil
             queue.put(1)
             if COMPILED:  # an interrupt can break an interpreted wheel
                 queue.put(2, delay=1e-6)
-        for _ in range(2000):
+        for _ in range(800):
             interrupt_once(put)
             until = time.monotonic() + 30
             while (queue.qsize() or queue.unfinished_tasks) and time.monotonic() < until:
@@ -602,7 +602,7 @@ def test_an_interrupted_get_leaves_the_item_to_another_thread_that_waits(build: 
         go = threading.Semaphore(0)
         for target in (take, put):
             threading.Thread(target=target, daemon=True).start()
-        for _ in range(2000):
+        for _ in range(800):
             go.release()
             interrupt_once(get)
             until = time.monotonic() + 30

@@ -51,7 +51,7 @@ def live(fail_at: int, *, after: bool) -> tuple[World, FlakyStore, dict[str, Sta
 def test_whichever_call_fails_every_task_runs(after: bool) -> None:
     _, calm, _ = live(0, after=after)
     failed: Counter[str] = Counter()
-    for fail_at in range(1, min(calm.calls, 120)):
+    for fail_at in range(1, min(calm.calls, 80)):
         world, flaky, statuses = live(fail_at, after=after)
         failed[flaky.failed or ""] += 1
         assert set(statuses.values()) == {Status.COMPLETED}, (fail_at, flaky.failed, statuses)

@@ -422,7 +422,7 @@ def try_all(scheduler: AsyncScheduler, loop: asyncio.AbstractEventLoop) -> None:
     def call(work: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(30)
 
-    @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
     @given(FIELDS, FIELDS)
     def try_one(wishes: dict[str, Any], changes: dict[str, Any]) -> None:
         wanted = wishes if "queue" in wishes or "webhook" in wishes else {"handler": "note", **wishes}

@@ -40,22 +40,22 @@ def test_sqlite_does_what_memory_does() -> None:
             async with opened(f"sqlite:///{Path(folder) / 'tasks.db'}", clock) as store:
                 yield store
 
-    check_against_memory(fresh, settings=some(40, 40))
+    check_against_memory(fresh, settings=some(25, 40))
 
 
 def test_postgres_does_what_memory_does(database: Database) -> None:
-    check_against_memory(lambda clock: opened(database.url(database.fresh_schema()), clock), settings=some(20, 30))
+    check_against_memory(lambda clock: opened(database.url(database.fresh_schema()), clock), settings=some(12, 30))
 
 
 def test_redis_does_what_memory_does(redis_server: RedisServer) -> None:
     redis = Redis(redis_server.url)
-    check_against_memory(lambda clock: opened(redis.url(redis.fresh_name()), clock), settings=some(20, 30))
+    check_against_memory(lambda clock: opened(redis.url(redis.fresh_name()), clock), settings=some(12, 30))
 
 
 def test_a_redis_cluster_does_what_memory_does(redis_cluster: RedisCluster) -> None:
     redis = Redis(redis_cluster.url)
-    check_against_memory(lambda clock: opened(redis.url(redis.fresh_name()), clock), settings=some(10, 30))
+    check_against_memory(lambda clock: opened(redis.url(redis.fresh_name()), clock), settings=some(7, 30))
 
 
 def test_etcd_does_what_memory_does(prefix: Prefix) -> None:
-    check_against_memory(lambda clock: opened(prefix.url(prefix.fresh_name()), clock), settings=some(10, 30))
+    check_against_memory(lambda clock: opened(prefix.url(prefix.fresh_name()), clock), settings=some(7, 30))

@@ -23,7 +23,7 @@ from tickwheel.stores.sqlite import SqliteStore, connection, file_locks, open_fi
 from tickwheel.stores.sqlite.schema import TASKS
 from tickwheel.testing.stores.scenario import task
 
-PEEKS = 200
+PEEKS = 100
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 

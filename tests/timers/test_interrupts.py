@@ -14,7 +14,7 @@ def test_timers_go_on_after_an_interrupted_start(delay_ms: float) -> None:
     script = f"""
         from tickwheel import Timers
         timers = Timers()
-        for _ in range(300):
+        for _ in range(150):
             repeat(lambda: timers.after({delay_ms} / 1000, int))
             timers.cancel_group("none")
             ran = threading.Event()
@@ -58,7 +58,7 @@ def test_default_timers_may_be_asked_for_while_they_are_made(build: Build) -> No
 def test_what_is_interrupted_while_it_is_made_is_dropped_without_a_word(build: Build, name: str) -> None:
     script = f"""
         from tickwheel import TTLCache, wheels
-        for _ in range(300):
+        for _ in range(150):
             repeat({name})
         print("unharmed")
     """
@@ -81,7 +81,7 @@ def test_an_interrupted_duration_raises_the_interrupt(kind: str) -> None:
             global number
             number += 1
             to_ns(make(number))
-        for _ in range(1500):
+        for _ in range(800):
             repeat(convert)
         print("unharmed")
     """

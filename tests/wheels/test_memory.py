@@ -221,7 +221,7 @@ def test_a_chain_of_a_million_timers_is_freed_without_a_million_frames(build: Bu
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_chain_of_wheels_is_freed_without_a_frame_for_each(build: Build, scheme: str) -> None:
     """Each is the payload of a timer in the next, or its key."""
-    length = 40_000 if build.name == "compiled" else 10_000  # a frame for each would be too many for any stack
+    length = 20_000 if build.name == "compiled" else 5_000  # a frame for each would be too many for any stack
     script = f"""
         from tickwheel import wheels
 

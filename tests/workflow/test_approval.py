@@ -20,7 +20,7 @@ from tickwheel.workflow.instances import Instance, open_instances
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLE = REPOSITORY / "examples/approval"
-RACERS = 200
+RACERS = 120
 PATIENCE_S = 100
 
 
@@ -145,7 +145,7 @@ def test_users_and_timeouts_race_and_each_expense_has_one_outcome(tmp_path: Path
 def test_the_race_has_one_outcome_for_each_though_its_programs_are_killed(tmp_path: Path, database: Database) -> None:
     chance = Random(3)
     with lives(tmp_path, database.url()) as them:
-        for _ in range(4):
+        for _ in range(3):
             assert them.live("race", "r", RACERS, kill_after_s=0.5 + chance.random()) == -signal.SIGKILL
         assert them.live("race", "r", RACERS) == 0
         told = (tmp_path / "r/told.txt").read_text().splitlines()
