@@ -8,11 +8,11 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from tickwheel.errors import StoreError, StoreUnavailable
 from tickwheel.stores import Store
-from tickwheel.stores.sqlite import SqliteStore
-from tickwheel.stores.sqlite.node_locks import Member, NodeLocks
+from tickwheel.stores.sqlite import SqliteStore, leases
 from tickwheel.testing.stores.scenario import task
 
 NOBODY = 65534
@@ -113,19 +113,24 @@ async def own_all(path: str, *nodes: str) -> None:
     for line in iter(sys.stdin.readline, ""):
         if line == "fork\n" and not os.fork():
             signal.pause()
+        if line == "close in vain\n":
+            for store in stores:
+                store._database.writer.set_commit_hook(lambda: True)  # every commit fails
+                await store.close()
         await asyncio.sleep(0)
         print("did", line.strip(), flush=True)
 
 
 async def die_while_taking_over(path: str) -> None:
-    """Find a dead node, delete its lock file, and be killed before that is committed."""
-    remove = NodeLocks.remove
+    """Find a dead node, forget it, and be killed before that is committed."""
+    reap = leases.reap
 
-    def die(self: NodeLocks, member: Member) -> None:
-        remove(self, member)
+    def die(*args: Any) -> list[str]:
+        reap(*args)
         os.kill(os.getpid(), signal.SIGKILL)
+        return []
 
-    NodeLocks.remove = die  # type: ignore[method-assign]
+    leases.reap = die
     await (await opened(path)).heartbeat("heir", 3000)
 
 

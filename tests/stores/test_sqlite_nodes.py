@@ -205,7 +205,7 @@ def test_a_node_killed_in_the_middle_of_a_takeover_is_taken_over(path: Path, chi
     between = child("die_while_taking_over", str(path))
     assert between.wait() == -signal.SIGKILL
     assert [node for (node,) in sql(path, "SELECT node FROM nodes ORDER BY node")] == ["a", "heir"]
-    assert len(lock_files(path)) == 1, "that of the one in between: the other was deleted, and that is all it did"
+    assert len(lock_files(path)) == 2, "that of the dead one is deleted when it is forgotten for good"
 
     async def main() -> None:
         store = await opened(str(path))
@@ -336,6 +336,23 @@ def test_a_loop_that_is_closed_without_closing_its_store_gives_its_nodes_up(path
         await until_alone(store, "b")
         assert len(await store.acquire(EVERYTHING, "b", 3000)) == 64
         await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_node_that_could_not_be_written_off_is_taken_over_while_its_process_lives(path: Path, child: Child) -> None:
+    """As on a full disk: its lock file stays until the database says that it is gone."""
+    owner = child("own_all", str(path), "a")
+    assert told(owner) == "owns"
+    assert say(owner, "close in vain") == "did close in vain"
+
+    async def main() -> None:
+        store = await opened(str(path))
+        await until_alone(store, "heir")
+        assert len(await store.acquire(EVERYTHING, "heir", 3000)) == 64
+        assert owner.poll() is None
+        await store.close()
+        assert lock_files(path) == []
 
     asyncio.run(main())
 

@@ -75,7 +75,7 @@ class GroupCommit:
         """Write what all calls of the group have come to."""
 
     def _announce(self) -> None:
-        """Tell others of it, now that it is committed."""
+        """Do what was to be done once it is committed, and tell others of it."""
 
     def _give_up(self, group: list[Call], error: apsw.Error | StoreUnavailable) -> None:
         """Undo everything and say so; the connection is as good as before."""
@@ -107,6 +107,7 @@ class Writer(GroupCommit):
         self._notifier = notifier
         self._counted: Counter[int] = Counter()
         self._touched = News()
+        self._on_commit: list[Callable[[], None]] = []
         self._change: tuple[int, list[str]] | None = None  # its number, and the lock files of all nodes
         self._seen = self._connection.pragma("data_version")
         self._unheard = 0  # a change that was found in the file, and may be told of yet
@@ -116,6 +117,7 @@ class Writer(GroupCommit):
         """Do calls in one transaction, and count what they did when it is over."""
         self._counted.clear()
         self._touched.clear()
+        self._on_commit.clear()
         self._change = None
         super().do(group)
 
@@ -144,6 +146,7 @@ class Writer(GroupCommit):
         self._counted.update(pen.counted)
         call.touched = pen.touched
         self._touched.merge(pen.touched)
+        self._on_commit += pen.on_commit
 
     def _settle(self) -> None:
         self._connection.executemany(
@@ -154,6 +157,8 @@ class Writer(GroupCommit):
             self._change = self._connection.execute(SQL["next_change"]).get, locks
 
     def _announce(self) -> None:
+        for act in self._on_commit:
+            act()
         if self._change is not None:
             number, locks = self._change
             self._notifier.send(number, self._touched, locks)

@@ -8,6 +8,7 @@ may share a file.
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import apsw
 from msgspec.structs import replace
@@ -95,14 +96,17 @@ def leave(pen: Transaction, member: Member, locks: NodeLocks) -> bool:
 
 
 def reap(pen: Transaction, nodes: Iterable[str], locks: NodeLocks, is_dead: Callable[[Member], bool]) -> list[str]:
-    """Forget nodes, delete their lock files, and free what they own, if they are still dead; return those."""
+    """Forget nodes, and free what they own, if they are still dead; return those.
+
+    Their lock files are deleted when that is committed. If it cannot be, a file that nobody locks shows who is dead.
+    """
     found = {member.node: member for member in members(pen.connection)}
     gone = [found[node] for node in nodes if node in found and is_dead(found[node])]
     for member in gone:
         pen.touched.touch(*(part for (part,) in pen.connection.execute(SQL["free"], (member.node,))))
         pen.connection.execute(SQL["leave"], (member.node,))
         pen.touched.touch(MEMBERS)
-        locks.remove(member)
+        pen.on_commit.append(partial(locks.remove, member))
     return [member.node for member in gone]
 
 

@@ -175,13 +175,13 @@ class NodeLocks:
         return f"{self._prefix.removesuffix(os.path.basename(self._prefix))}{member.lock}"  # noqa: PTH119
 
     def remove(self, member: Member) -> None:
-        """Delete what is left of a node; only within a write transaction, or a new node may lose its file unnoticed."""
-        if member.lock:
-            path = self.path(member)
-            self._missing.pop(path, None)
-            for each in (path, socket_path(path)):
-                with suppress(OSError):
-                    os.unlink(each)  # noqa: PTH108
+        """Delete what is left of a node that was forgotten, and not what another one has made by its name since."""
+        path = self.path(member)
+        self._missing.pop(path, None)
+        with suppress(OSError):
+            if member.lock and os.stat(path).st_ino == member.inode:  # noqa: PTH116 - as everywhere here
+                os.unlink(path)  # noqa: PTH108
+                os.unlink(socket_path(path))  # noqa: PTH108
 
     def remove_leftovers(self, known: set[str]) -> None:
         """Delete lock files of processes that died before their node was written; within a write transaction."""

@@ -56,6 +56,7 @@ class Transaction:
         self.renewals = renewals
         self.touched = News()
         self.counted: Counter[int] = Counter()
+        self.on_commit: list[Callable[[], None]] = []  # what is to be done once this is in the file
 
     @property
     def connection(self) -> apsw.Connection:
