@@ -350,6 +350,19 @@ def test_pause_withdraws_a_run_now_and_reschedule_does_not() -> None:
         assert (moved.run_at, moved.next_at) == (NOW + 5, NOW + 90_000)
 
 
+def test_a_run_now_that_was_asked_for_is_made_whatever_the_task_waited_for() -> None:
+    for recurring in (False, True):
+        claimed = make("running", recurring=recurring, retry=transitions_retry())
+        waiting = transitions.fail(claimed, "boom", NOW, 0.0).task
+        overdue = transitions.pause(make("pending", recurring=recurring, run_at=NOW - 5, occurrence_at=NOW - 5))
+        for task in (waiting, transitions.pause(waiting), overdue):
+            asked = transitions.run_now(task, NOW + 5)
+            moved = transitions.reschedule(asked, NOW + 90_000)
+            assert (moved.listed_status, moved.run_at) == (Status.PENDING, asked.run_at)
+            withdrawn = transitions.pause(moved)
+            assert (withdrawn.listed_status, withdrawn.run_at) == (Status.PAUSED, NOW + 90_000), "the time it was given"
+
+
 def test_a_run_that_was_moved_and_is_passed_over_during_a_run_now_stands_for_its_grid_point() -> None:
     task = make("pending", recurring=True)
     moved = transitions.reschedule(transitions.run_now(task, NOW + 5), NOW + 10)

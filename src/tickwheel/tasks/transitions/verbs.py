@@ -196,6 +196,8 @@ def reschedule(task: Task, run_at: int) -> Task:
     """
     check_waits(task)
     version = task.version + 1
+    if task.has_begun and task.run_now_requested:
+        return replace(task, retry_at=run_at, version=version)  # the time it has if the run_now is withdrawn
     if task.has_begun:
         grid_at = (
             anchor(task) if task.is_recurring and task.next_at is None and run_at < task.occurrence_at else task.grid_at
@@ -205,7 +207,7 @@ def reschedule(task: Task, run_at: int) -> Task:
             task, run_at=run_at, occurrence_at=occurrence_at, grid_at=grid_at, retry_at=None, version=version
         )
     grid_at = anchor(task) if task.is_recurring and anchor(task) != run_at else None
-    if task.next_at is not None:
+    if task.next_at is not None or task.run_now_requested:
         return replace(task, next_at=run_at, grid_at=grid_at, version=version)
     return replace(task, run_at=run_at, occurrence_at=run_at, grid_at=grid_at, missed_until=None, version=version)
 

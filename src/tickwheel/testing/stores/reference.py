@@ -199,10 +199,13 @@ class Modelled:
         """Move the next run; the grid stays."""
         if self.state != "pending":
             return None
+        if self.active and self.forced:
+            self.tried_at = moment
+            return True
         self.at_moment, self.after_moment = True, False
         if self.active:
             self.due_at, self.occurrence_at, self.tried_at = moment, min(self.occurrence_at, moment), None
-        elif self.back_at is not None:
+        elif self.back_at is not None or self.forced:
             self.back_at = moment
         else:
             self.due_at = self.occurrence_at = moment
