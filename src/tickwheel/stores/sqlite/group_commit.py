@@ -45,6 +45,7 @@ class GroupCommit:
                         self._do_one(call)
                 self._settle()
                 self._database.check_locks(drops)
+                self._database.check_in_place()  # nothing is kept in a file that was there no more
                 self._connection.execute("COMMIT")
             self._database.check_in_place()
             self.commits += 1

@@ -48,7 +48,7 @@ class OpenFile:
                 found = None
             if found != identity:
                 raise StoreUnavailable(
-                    f"{name}: the file was {'deleted' if found is None else 'replaced'} while it was open; nothing is "
+                    f"{name}: the file was {'deleted or moved' if found is None else 'replaced'} while it was open; nothing is "
                     "acknowledged any more; stop every process that uses it, put the file back or restore a backup, "
                     "and start again"
                 )
