@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `--quick`, leave out what is slow, or needs a server or a browser. Group the rest for processes side by side."""
+    """With `--quick`, leave out what is slow, or needs a server or a browser; say what is to run in one process."""
     if config.getoption("--quick"):
         left_out = set(filter(is_left_out, items))
         config.hook.pytest_deselected(items=list(left_out))

@@ -20,8 +20,8 @@ ON_SQLITE = EXAMPLES / "orders_sqlite.py"
 ON_POSTGRES = EXAMPLES / "orders_postgres.py"
 A_MOMENT = timedelta(seconds=10)  # between the order and its task
 
-# Dies when it turns to its database: to take the order, to read the outbox, or to empty it. Tasks that come due meanwhile
-# turn to it on threads of their own, which do not count.
+# Dies when it turns to its database: to take the order, to read the outbox, or to empty it. Tasks that come due
+# meanwhile turn to it on threads of their own, which do not count.
 DYING = """
 import os, runpy, signal, sys
 from pathlib import Path

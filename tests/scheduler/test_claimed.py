@@ -216,7 +216,7 @@ def test_a_claimed_task_that_waits_for_a_worker_does_not_begin_after_another_nod
             await other.cancel("busy")
             assert (await other.cancel("second")).cancel_requested
             end.set()
-            time.sleep(0.05)  # holding up the loop: the thread is free before the cancel is heard of
+            time.sleep(0.05)  # noqa: ASYNC251 - holds up the loop: the thread is free before the cancel is heard of
             await asyncio.sleep(10)
         assert [what for _, what in world.ran] == ["first"]
         assert (await scheduler.get("second")).status is Status.CANCELLED

@@ -130,7 +130,7 @@ async def die_while_taking_over(path: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         return []
 
-    leases.reap = die
+    leases.reap = die  # type: ignore[assignment]
     await (await opened(path)).heartbeat("heir", 3000)
 
 

@@ -6,7 +6,7 @@ from tests.builds import Build
 from tests.wheels.processes import run
 from tests.wheels.schemes import SCHEMES
 
-# Every allocation of a call fails in turn, in a process of its own, until the call needs no more of them; for each scheme.
+# Every allocation of a call fails in turn, for each scheme, in one process, until the call needs no more of them.
 FAILURES = """
     import sys
 

@@ -47,10 +47,10 @@ class OpenFile:
             except OSError:
                 found = None
             if found != identity:
+                fate = "deleted or moved" if found is None else "replaced"
                 raise StoreUnavailable(
-                    f"{name}: the file was {'deleted or moved' if found is None else 'replaced'} while it was open; nothing is "
-                    "acknowledged any more; stop every process that uses it, put the file back or restore a backup, "
-                    "and start again"
+                    f"{name}: the file was {fate} while it was open; nothing is acknowledged any more; stop every "
+                    "process that uses it, put the file back or restore a backup, and start again"
                 )
 
 
