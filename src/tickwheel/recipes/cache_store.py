@@ -417,7 +417,7 @@ class CacheStore:
             self._lock()
             try:
                 if self.loads.get(key) is own:
-                    del self.loads[key]
+                    self.loads.pop(key, None)  # the code of the key may have written it since
             finally:
                 self._unlock()
         finally:
