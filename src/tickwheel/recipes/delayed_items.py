@@ -43,7 +43,7 @@ WAIT_NS_MAX: Final = 86_400 * 10**9
 def check_maxsize(maxsize: object) -> None:
     """Refuse what no number of items could be compared with; a float is allowed, as in the standard queues."""
     if whole_number(maxsize) is None and (not isinstance(maxsize, float) or isnan(maxsize)):
-        raise InvalidOption("maxsize", maxsize, "an int (0 for no limit)")
+        raise InvalidOption("maxsize", maxsize, "a number (0 for no limit)")
 
 
 def argument_ns(name: str, duration: Duration) -> int:
