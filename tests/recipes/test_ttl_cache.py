@@ -462,6 +462,14 @@ def test_it_is_a_mutable_mapping(cache: TTLCache[str, int]) -> None:
         hash(cache)
 
 
+def test_an_iterator_shows_what_was_there_when_it_was_made(cache: TTLCache[str, int]) -> None:
+    cache["a"] = 1
+    iterators: list[Iterator[Any]] = [iter(cache), iter(cache.keys()), iter(cache.values()), iter(cache.items())]
+    del cache["a"]
+    cache["b"] = 2
+    assert [list(iterator) for iterator in iterators] == [["a"], ["a"], [1], [("a", 1)]]
+
+
 def test_iteration_is_over_a_snapshot(cache: TTLCache[str, int]) -> None:
     cache["a"], cache["b"], cache["c"] = 1, 2, 3
     for view in (cache.keys(), cache.values(), cache.items()):
