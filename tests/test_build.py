@@ -84,7 +84,13 @@ def import_copy(folder: Path, *options: str, **environment: str) -> subprocess.C
 def without_library(folder: Path) -> None:
     for library in folder.glob("tickwheel__mypyc.*"):
         library.unlink()
-    (folder / f"tickwheel/durations{EXTENSION_SUFFIXES[0]}").touch()
+    native_file(folder, "durations").touch()
+
+
+def without_library_and_a_module(folder: Path) -> None:
+    without_library(folder)
+    native_file(folder, "durations").unlink()
+    native_file(folder, "wheels/timer").touch()
 
 
 def with_broken_library(folder: Path) -> None:
@@ -142,6 +148,7 @@ def with_a_folder_for_a_module(folder: Path) -> None:
 
 BREAKAGES = [
     without_library,
+    without_library_and_a_module,
     with_broken_library,
     with_a_folder_for_the_library,
     *(
@@ -183,7 +190,15 @@ def test_an_intact_copy_gives_no_warning(copy: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{compiler_at_hand()}\n", "")
 
 
-@pytest.mark.parametrize("damage", [with_broken_library, with_a_folder_for_the_library])
+def test_native_modules_of_another_python_give_no_warning(copy: Path) -> None:
+    for file in [*copy.glob("tickwheel__mypyc.*"), *copy.glob("tickwheel/**/*.so"), *copy.glob("tickwheel/**/*.pyd")]:
+        file.unlink()
+    (copy / "tickwheel/durations.cpython-30-another.so").touch()
+    done = import_copy(copy, "-W", "error")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+@pytest.mark.parametrize("damage", [without_library_and_a_module, with_broken_library, with_a_folder_for_the_library])
 def test_the_library_of_another_installation_is_not_used(
     copy: Path, tmp_path_factory: pytest.TempPathFactory, damage: Callable[[Path], None]
 ) -> None:

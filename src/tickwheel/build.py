@@ -65,6 +65,12 @@ def native_files(module: Path) -> list[Path]:
     return [file for suffix in EXTENSION_SUFFIXES if (file := module.with_name(module.name + suffix)).exists()]
 
 
+def has_native_modules(package: Path) -> bool:
+    """Tell whether this interpreter would load a native module of a package, or of one right below it."""
+    files = (file for pattern in ("*.*", "*/*.*") for file in package.glob(pattern))
+    return any("".join(file.suffixes) in EXTENSION_SUFFIXES for file in files)
+
+
 def points_at(initializer: str, module: Path, header: bytes) -> bool:
     """Tell whether the file of a native module is of the library's format and names its own initializer there.
 
@@ -106,8 +112,7 @@ def find_fault() -> str | None:
     package = Path(__file__).parent
     libraries = native_files(package.parent / LIBRARY)
     if not libraries:
-        # Each native build has both, so without either this is an interpreted one.
-        return f"{LIBRARY} is missing" if native_files(package / "durations") else None
+        return f"{LIBRARY} is missing" if has_native_modules(package) else None
     if not in_main_interpreter():
         raise ImportError(
             "tickwheel's compiled modules cannot be loaded in a sub-interpreter; "
