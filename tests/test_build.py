@@ -74,9 +74,11 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def import_copy(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def import_copy(
+    folder: Path, *options: str, script: str = SHOW, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Import a copy in a process of its own."""
-    command = [sys.executable, *options, "-c", SHOW]
+    command = [sys.executable, *options, "-c", script]
     env = {"PYTHONPATH": str(folder), **environment}
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
@@ -228,6 +230,42 @@ def test_a_library_that_was_loaded_from_elsewhere_falls_back_to_the_sources(copy
     done = import_copy(copy)
     assert (done.returncode, done.stdout) == (0, "False\n")
     assert "another tickwheel__mypyc is loaded" in done.stderr
+
+
+# The second leaves the library where it is.
+PURGES = ["name.startswith('tickwheel')", "name.split('.')[0] == 'tickwheel'"]
+PURGE_AND_USE = """
+import os, sys, tickwheel
+for name in [name for name in sys.modules if {purged}]:
+    del sys.modules[name]
+{meanwhile}
+import tickwheel
+tickwheel.Timers().after(1, print)
+print(tickwheel.COMPILED)
+"""
+
+
+@pytest.mark.skipif(not compiler_at_hand(), reason="interpreted modules can be imported any number of times")
+@pytest.mark.parametrize("purged", PURGES)
+def test_native_modules_are_not_loaded_a_second_time(copy: Path, purged: str) -> None:
+    done = import_copy(copy, script=PURGE_AND_USE.format(purged=purged, meanwhile=""))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "ImportError: tickwheel's compiled modules can be loaded once per process" in done.stderr
+    assert "set TICKWHEEL_PURE=1" in done.stderr
+
+
+@pytest.mark.parametrize("purged", PURGES)
+@pytest.mark.parametrize("before", ["0", "1"])
+def test_the_sources_can_be_imported_after_a_purge(copy: Path, before: str, purged: str) -> None:
+    script = PURGE_AND_USE.format(purged=purged, meanwhile="os.environ['TICKWHEEL_PURE'] = '1'")
+    done = import_copy(copy, script=script, TICKWHEEL_PURE=before)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_the_choice_of_the_build_can_be_reloaded(copy: Path) -> None:
+    script = "import importlib, tickwheel; importlib.reload(tickwheel.build); importlib.reload(tickwheel)"
+    done = import_copy(copy, script=f"{script}; tickwheel.Timers().after(1, print); print(tickwheel.COMPILED)")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{compiler_at_hand()}\n", "")
 
 
 def test_aio_is_imported_when_it_is_used() -> None:
