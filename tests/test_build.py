@@ -74,9 +74,11 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def import_copy(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def import_copy(
+    folder: Path, *options: str, script: str = SHOW, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Import a copy in a process of its own."""
-    command = [sys.executable, *options, "-c", SHOW]
+    command = [sys.executable, *options, "-c", script]
     env = {"PYTHONPATH": str(folder), **environment}
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
@@ -84,7 +86,13 @@ def import_copy(folder: Path, *options: str, **environment: str) -> subprocess.C
 def without_library(folder: Path) -> None:
     for library in folder.glob("tickwheel__mypyc.*"):
         library.unlink()
-    (folder / f"tickwheel/durations{EXTENSION_SUFFIXES[0]}").touch()
+    native_file(folder, "durations").touch()
+
+
+def without_library_and_a_module(folder: Path) -> None:
+    without_library(folder)
+    native_file(folder, "durations").unlink()
+    native_file(folder, "wheels/timer").touch()
 
 
 def with_broken_library(folder: Path) -> None:
@@ -142,6 +150,7 @@ def with_a_folder_for_a_module(folder: Path) -> None:
 
 BREAKAGES = [
     without_library,
+    without_library_and_a_module,
     with_broken_library,
     with_a_folder_for_the_library,
     *(
@@ -183,7 +192,15 @@ def test_an_intact_copy_gives_no_warning(copy: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{compiler_at_hand()}\n", "")
 
 
-@pytest.mark.parametrize("damage", [with_broken_library, with_a_folder_for_the_library])
+def test_native_modules_of_another_python_give_no_warning(copy: Path) -> None:
+    for file in [*copy.glob("tickwheel__mypyc.*"), *copy.glob("tickwheel/**/*.so"), *copy.glob("tickwheel/**/*.pyd")]:
+        file.unlink()
+    (copy / "tickwheel/durations.cpython-30-another.so").touch()
+    done = import_copy(copy, "-W", "error")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+@pytest.mark.parametrize("damage", [without_library_and_a_module, with_broken_library, with_a_folder_for_the_library])
 def test_the_library_of_another_installation_is_not_used(
     copy: Path, tmp_path_factory: pytest.TempPathFactory, damage: Callable[[Path], None]
 ) -> None:
@@ -213,6 +230,42 @@ def test_a_library_that_was_loaded_from_elsewhere_falls_back_to_the_sources(copy
     done = import_copy(copy)
     assert (done.returncode, done.stdout) == (0, "False\n")
     assert "another tickwheel__mypyc is loaded" in done.stderr
+
+
+# The second leaves the library where it is.
+PURGES = ["name.startswith('tickwheel')", "name.split('.')[0] == 'tickwheel'"]
+PURGE_AND_USE = """
+import os, sys, tickwheel
+for name in [name for name in sys.modules if {purged}]:
+    del sys.modules[name]
+{meanwhile}
+import tickwheel
+tickwheel.Timers().after(1, print)
+print(tickwheel.COMPILED)
+"""
+
+
+@pytest.mark.skipif(not compiler_at_hand(), reason="interpreted modules can be imported any number of times")
+@pytest.mark.parametrize("purged", PURGES)
+def test_native_modules_are_not_loaded_a_second_time(copy: Path, purged: str) -> None:
+    done = import_copy(copy, script=PURGE_AND_USE.format(purged=purged, meanwhile=""))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "ImportError: tickwheel's compiled modules can be loaded once per process" in done.stderr
+    assert "set TICKWHEEL_PURE=1" in done.stderr
+
+
+@pytest.mark.parametrize("purged", PURGES)
+@pytest.mark.parametrize("before", ["0", "1"])
+def test_the_sources_can_be_imported_after_a_purge(copy: Path, before: str, purged: str) -> None:
+    script = PURGE_AND_USE.format(purged=purged, meanwhile="os.environ['TICKWHEEL_PURE'] = '1'")
+    done = import_copy(copy, script=script, TICKWHEEL_PURE=before)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_the_choice_of_the_build_can_be_reloaded(copy: Path) -> None:
+    script = "import importlib, tickwheel; importlib.reload(tickwheel.build); importlib.reload(tickwheel)"
+    done = import_copy(copy, script=f"{script}; tickwheel.Timers().after(1, print); print(tickwheel.COMPILED)")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{compiler_at_hand()}\n", "")
 
 
 def test_aio_is_imported_when_it_is_used() -> None:

@@ -16,7 +16,7 @@ import apsw
 import pytest
 from typer.testing import CliRunner
 
-from tickwheel import Scheduler
+from tickwheel import COMPILED, Scheduler, __version__
 from tickwheel.cli import app, commands, output
 
 pytestmark = pytest.mark.slow  # each test starts programs
@@ -333,6 +333,12 @@ def test_control_characters_and_markup_of_what_is_stored_are_shown_and_not_obeye
     for text in said[:6]:
         assert r"x\x1b]0;owned\x07\x1b[31mred\n[bold]\x9b\u202e" in text
     assert answer(shop, "show", NASTY)["task"]["id"] == NASTY, "programs get it as it is"
+
+
+def test_the_version_says_which_build_is_loaded(tmp_path: Path) -> None:
+    build = "compiled" if COMPILED else "interpreted"
+    assert tickwheel(tmp_path, "--version") == f"tickwheel {__version__} {build}\n"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x1b", "\x7f", "\x9b", "\u2028", "\u2066", "\ufeff", "\U000e0041"])

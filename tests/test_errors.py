@@ -23,11 +23,8 @@ GIVEN = {
     "Sequence": ["x"],
     "Any": SimpleNamespace(id="x", status="pending"),  # a task
 }
-KINDS = [
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, errors.TickwheelError) and "__init__" in vars(kind)
-]
+ERRORS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.TickwheelError)]
+KINDS = [kind for kind in ERRORS if "__init__" in vars(kind)]
 
 
 def given(parameter: inspect.Parameter, value: Any) -> Any:
@@ -35,6 +32,10 @@ def given(parameter: inspect.Parameter, value: Any) -> Any:
         return value
     name = inspect.formatannotation(parameter.annotation).removeprefix("collections.abc.")
     return GIVEN[name.partition("[")[0]]
+
+
+def test_every_error_is_public() -> None:
+    assert {kind.__name__ for kind in ERRORS} - set(errors.__all__) == set()
 
 
 @pytest.mark.parametrize("value", [pytest.param(HUGE, id="huge"), pytest.param(Unprintable(), id="unprintable")])

@@ -14,7 +14,8 @@ package: what else is on the path by its name may be that of another version. Th
 read: loading them would import what they import, whether it is used or not.
 
 Native modules keep their state once per process. Loaded into a second interpreter of it they would corrupt
-the first one, so they are refused there with an `ImportError`.
+the first one, so they are refused there with an `ImportError`. So they are if they were removed from `sys.modules` and
+are imported again: they would go on with the classes of the first import, and the sources beside them with new ones.
 """
 
 import os
@@ -37,6 +38,7 @@ from types import ModuleType
 __all__ = ["PURE", "compiled"]
 
 LIBRARY = "tickwheel__mypyc"
+USERS = "_tickwheel_users"  # in sys, which outlasts what is in sys.modules: by library, the globals of who uses it
 INITIALIZER = "init_"  # what mypyc puts before the name of each module in the library, with ___ for a dot
 OFF = ("", "0", "false", "no", "off")  # what TICKWHEEL_PURE may be set to without effect; as in setup.py
 HEADER_BYTES = 16  # format, processor and word size, in files of Linux and macOS; on Windows, the format
@@ -63,6 +65,12 @@ def compiled(package: ModuleType) -> bool:
 def native_files(module: Path) -> list[Path]:
     """Return the native files of a module that this interpreter would load."""
     return [file for suffix in EXTENSION_SUFFIXES if (file := module.with_name(module.name + suffix)).exists()]
+
+
+def has_native_modules(package: Path) -> bool:
+    """Tell whether this interpreter would load a native module of a package, or of one right below it."""
+    files = (file for pattern in ("*.*", "*/*.*") for file in package.glob(pattern))
+    return any("".join(file.suffixes) in EXTENSION_SUFFIXES for file in files)
 
 
 def points_at(initializer: str, module: Path, header: bytes) -> bool:
@@ -106,19 +114,25 @@ def find_fault() -> str | None:
     package = Path(__file__).parent
     libraries = native_files(package.parent / LIBRARY)
     if not libraries:
-        # Each native build has both, so without either this is an interpreted one.
-        return f"{LIBRARY} is missing" if native_files(package / "durations") else None
+        return f"{LIBRARY} is missing" if has_native_modules(package) else None
     if not in_main_interpreter():
         raise ImportError(
             "tickwheel's compiled modules cannot be loaded in a sub-interpreter; "
             "import tickwheel in the main interpreter, or set TICKWHEEL_PURE=1 to load its sources instead"
         )
+    users: dict[Path, dict[str, object]] = vars(sys).setdefault(USERS, {})
+    file = libraries[0].resolve()
+    if users.get(file, globals()) is not globals():  # they stay the same if this module is reloaded
+        raise ImportError(
+            "tickwheel's compiled modules can be loaded once per process, and were removed from sys.modules since; "
+            "leave them there, or set TICKWHEEL_PURE=1 to load its sources instead"
+        )
     try:
         library = load_library(libraries[0])
     except ImportError as error:
         return str(error)
-    with libraries[0].open("rb") as file:
-        header = file.read(HEADER_BYTES)
+    with file.open("rb") as opened:
+        header = opened.read(HEADER_BYTES)
     initializers = [name for name in dir(library) if name.startswith(INITIALIZER)]
     modules = {name: name.removeprefix(INITIALIZER).split("___") for name in initializers}
     missing = [
@@ -126,7 +140,10 @@ def find_fault() -> str | None:
         for initializer, parts in modules.items()
         if not points_at(initializer, package.parent.joinpath(*parts), header)
     ]
-    return f"{', '.join(missing)}: no native module" if missing else None
+    if missing:
+        return f"{', '.join(missing)}: no native module"
+    users[file] = globals()
+    return None
 
 
 PURE = os.environ.get("TICKWHEEL_PURE", "").strip().lower() not in OFF

@@ -176,9 +176,9 @@ def test_join_waits_for_delayed_items() -> None:
 def test_a_bad_delay_puts_nothing_in(delay: Any) -> None:
     async def main() -> None:
         delayed: AsyncDelayQueue[str] = AsyncDelayQueue()
-        with pytest.raises(InvalidDuration):
+        with pytest.raises(InvalidDuration, match=r"^delay: invalid duration"):
             await delayed.put("a", delay=delay)
-        with pytest.raises(InvalidDuration):
+        with pytest.raises(InvalidDuration, match=r"^delay: invalid duration"):
             delayed.put_nowait("a", delay=delay)
         assert delayed.qsize() == 0
         await delayed.join()

@@ -462,6 +462,14 @@ def test_it_is_a_mutable_mapping(cache: TTLCache[str, int]) -> None:
         hash(cache)
 
 
+def test_an_iterator_shows_what_was_there_when_it_was_made(cache: TTLCache[str, int]) -> None:
+    cache["a"] = 1
+    iterators: list[Iterator[Any]] = [iter(cache), iter(cache.keys()), iter(cache.values()), iter(cache.items())]
+    del cache["a"]
+    cache["b"] = 2
+    assert [list(iterator) for iterator in iterators] == [["a"], ["a"], [1], [("a", 1)]]
+
+
 def test_iteration_is_over_a_snapshot(cache: TTLCache[str, int]) -> None:
     cache["a"], cache["b"], cache["c"] = 1, 2, 3
     for view in (cache.keys(), cache.values(), cache.items()):
@@ -509,6 +517,14 @@ def test_a_bad_duration_is_refused_and_changes_nothing(cache: TTLCache[str, int]
     with pytest.raises(InvalidDuration):
         cache.get_or_load("b", lambda _: pytest.fail("loaded"), ttl=ttl)
     assert (dict(cache), cache.ttl("a")) == ({"a": 1}, 10)
+
+
+@pytest.mark.parametrize("ttl", [None, -1, "soon"])
+def test_a_bad_duration_of_a_function_is_refused_by_its_name(ttl: Any) -> None:
+    cache: TTLCache[str, int] = TTLCache(3, lambda *_: ttl)
+    with pytest.raises(InvalidDuration, match=r"^ttl: invalid duration"):
+        cache["a"] = 1
+    assert list(cache) == []
 
 
 @pytest.mark.parametrize(
@@ -631,6 +647,16 @@ def test_a_coroutine_function_is_refused(option: str, function: Any) -> None:
     options = {"ttl": 10, option: function}
     with pytest.raises(AsyncCallback, match=f"invalid {option} .*would never be awaited; use a plain function"):
         TTLCache(3, **options)
+
+
+@pytest.mark.parametrize("option", ["ttl", "weigher"])
+@pytest.mark.filterwarnings("error")  # of a coroutine that is neither awaited nor closed
+def test_a_coroutine_that_a_function_returns_is_closed_and_refused(option: str) -> None:
+    options: dict[str, Any] = {"ttl": 10, option: lambda *_: never_awaited()}
+    cache: TTLCache[str, int] = TTLCache(3, **options)
+    with pytest.raises(AsyncCallback, match=f"invalid {option} .*would never be awaited; use a plain function"):
+        cache["a"] = 1
+    assert list(cache) == []
 
 
 def test_a_coroutine_that_on_evict_returns_is_closed_and_logged(

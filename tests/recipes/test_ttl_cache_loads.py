@@ -216,6 +216,34 @@ def test_a_load_that_is_interrupted_anywhere_leaves_the_cache_free() -> None:
     assert cache._store.loads == {}
 
 
+class WritingKey:
+    """A key that writes itself to the cache, once, when its hash is taken so many times more."""
+
+    def __init__(self, cache: TTLCache[Any, Any]) -> None:
+        self.cache = cache
+        self.hashes_left = 0
+
+    def __hash__(self) -> int:
+        self.hashes_left -= 1
+        if self.hashes_left == 0:
+            self.cache[self] = "written"
+        return 1
+
+
+@pytest.mark.parametrize("hashes", [1, 2, 3])
+def test_a_key_that_writes_itself_meanwhile_hides_no_error_of_its_loader(hashes: int) -> None:
+    cache: TTLCache[Any, Any] = TTLCache(10, 10)
+    key = WritingKey(cache)
+
+    def fail(_: object) -> None:
+        key.hashes_left = hashes
+        raise OSError("the loader failed")
+
+    with pytest.raises(OSError, match="the loader failed"):
+        cache.get_or_load(key, fail)
+    assert cache._store.loads == {}
+
+
 def test_a_coroutine_is_refused_and_not_cached(cache: TTLCache[str, Any]) -> None:
     async def fetch(_: str) -> int:
         return 1

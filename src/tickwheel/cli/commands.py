@@ -12,9 +12,11 @@ import msgspec
 import typer
 from rich.console import Console
 
+from tickwheel import build, wheels
 from tickwheel.cli import output
 from tickwheel.cli.places import DEFAULT_STORE, JsonOption, StoreOption, TokenOption, UrlOption, opened
 from tickwheel.clock import SystemClock
+from tickwheel.cluster.ownership import version
 from tickwheel.errors import InvalidTask, TickwheelError
 from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.tasks import Status, Task
@@ -50,6 +52,23 @@ def plainly(command: Callable[P, None]) -> Callable[P, None]:
 def now_ms() -> int:
     """Read the wall clock."""
     return SystemClock().time_ns() // 1_000_000
+
+
+def show_version(wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
+    """Print the version and which build is loaded, and end."""
+    if wanted:
+        print(f"tickwheel {version()} {'compiled' if build.compiled(wheels) else 'interpreted'}")
+        raise typer.Exit
+
+
+@app.callback()
+def before_any_command(
+    *,
+    show: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and the build")
+    ] = False,
+) -> None:
+    """Take the options that go before a command."""
 
 
 def find_scheduler(target: str) -> Scheduler | AsyncScheduler:

@@ -15,9 +15,9 @@ from fractions import Fraction
 from time import monotonic_ns
 from typing import NoReturn, TypeVar
 
-from tickwheel.durations import Duration, to_ns
+from tickwheel.durations import Duration
 from tickwheel.errors import NotCopyable
-from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, DelayedItems, check_maxsize
+from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, DelayedItems, argument_ns, check_maxsize
 from tickwheel.timers.loop_timers import counts_milliseconds
 from tickwheel.wheels import TICK_MAX
 
@@ -50,7 +50,7 @@ class AsyncDelayQueue(asyncio.Queue[T]):
 
     async def put(self, item: T, *, delay: Duration = 0.0) -> None:
         """Put an item in, to come out after a delay; wait for a free place as `asyncio.Queue.put` does."""
-        delay_ns = to_ns(delay)
+        delay_ns = argument_ns("delay", delay)
         if delay_ns == 0:
             await super().put(item)
         elif not self.full():
@@ -62,7 +62,7 @@ class AsyncDelayQueue(asyncio.Queue[T]):
 
     def put_nowait(self, item: T, *, delay: Duration = 0.0) -> None:
         """Put an item in if there is a free place now."""
-        due_tick = self._find_due_tick(to_ns(delay))
+        due_tick = self._find_due_tick(argument_ns("delay", delay))
         before = self._due_tick  # of another call that a destructor has interrupted with this one
         self._due_tick = due_tick  # not an argument: subclasses override `_put(item)`
         try:

@@ -12,12 +12,13 @@ noted after it has left, and what a call within a call has noted is delivered by
 from collections.abc import Callable
 from operator import index
 from threading import RLock
+from types import CoroutineType
 from typing import Any, Final, final
 
 from mypy_extensions import i64
 
 from tickwheel.durations import to_ns
-from tickwheel.errors import InvalidWeight, UnstableKey
+from tickwheel.errors import AsyncCallback, InvalidDuration, InvalidWeight, UnstableKey
 from tickwheel.recipes.cache_items import ABSENT, CacheItems, Item
 from tickwheel.recipes.cache_notices import Cause, EvictionNotices
 
@@ -47,6 +48,13 @@ def whole_number(value: object) -> int | None:
     except Exception:  # noqa: BLE001 - of the caller's class
         return None
     return number
+
+
+def _refuse_coroutine(argument: str, function: object, given: Any) -> None:
+    """Close a coroutine that a function of the user returned, and refuse the function."""
+    if type(given) is CoroutineType:  # isinstance would run code of what was returned
+        given.close()
+        raise AsyncCallback(argument, function)
 
 
 @final
@@ -187,7 +195,14 @@ class CacheStore:
 
     def ttl_ns(self, key: Any, value: Any) -> int:
         """Return the time to live of an item that is set without one."""
-        return self._ttl_ns if self._ttl_of is None else to_ns(self._ttl_of(key, value))
+        if self._ttl_of is None:
+            return self._ttl_ns
+        given = self._ttl_of(key, value)
+        try:
+            return to_ns(given)
+        except InvalidDuration as error:
+            _refuse_coroutine("ttl", self._ttl_of, given)
+            raise error.within("ttl") from None
 
     def write(self, key: Any, value: Any, ttl_ns: int) -> None:
         """Set an item."""
@@ -228,6 +243,7 @@ class CacheStore:
         given = self._weigher(key, value)
         weight = whole_number(given)
         if weight is None or not 0 <= weight <= self.maxsize:
+            _refuse_coroutine("weigher", self._weigher, given)
             raise InvalidWeight(key, given, self.maxsize)
         return weight
 
@@ -417,7 +433,7 @@ class CacheStore:
             self._lock()
             try:
                 if self.loads.get(key) is own:
-                    del self.loads[key]
+                    self.loads.pop(key, None)  # the code of the key may have written it since
             finally:
                 self._unlock()
         finally:

@@ -26,9 +26,9 @@ from threading import Condition, Lock
 from typing import Final, NamedTuple, NoReturn, TypeVar, final
 
 from tickwheel.clock import Clock, SystemClock, monotonic_reader
-from tickwheel.durations import DURATION_NS_MAX, Duration, to_ns
-from tickwheel.errors import InvalidBlock, InvalidDuration, NotCopyable
-from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, DelayedItems, check_maxsize
+from tickwheel.durations import DURATION_NS_MAX, Duration
+from tickwheel.errors import InvalidBlock, NotCopyable
+from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, DelayedItems, argument_ns, check_maxsize
 
 __all__ = ["DelayQueue"]
 
@@ -115,8 +115,8 @@ class DelayQueue(queue.Queue[T]):
         """Put an item in, to come out after a delay; wait for a free place as `queue.Queue.put` does."""
         if block is not True and block not in (False, None):  # 1 is a delay by mistake; 0 is one as well as False
             raise InvalidBlock(block)
-        due_tick = self._find_due_tick(to_ns(delay))
-        end_ns = find_end_ns(block, timeout) if self.maxsize > 0 else inf
+        due_tick = self._find_due_tick(argument_ns("delay", delay))
+        end_ns = find_end_ns(block, timeout)
         self.not_full.repeat(partial(self._try_put, item, due_tick, end_ns))
 
     def put_nowait(self, item: T, *, delay: Duration = 0.0) -> None:
@@ -222,11 +222,7 @@ class DelayQueue(queue.Queue[T]):
 
 def find_end_ns(block: bool, timeout: Duration | None) -> float:  # noqa: FBT001 - as queue.Queue
     """Return when a wait that begins now is over, by the system clock: never, or before now if it may not wait."""
-    if not block:
-        return -inf
-    if timeout is None or (isinstance(timeout, (int, float)) and timeout > TIMEOUT_SECONDS_MAX):
-        return inf
-    try:
-        return SYSTEM_CLOCK.monotonic_ns() + to_ns(timeout)
-    except InvalidDuration as error:
-        raise error.within("timeout") from None
+    end_ns = inf
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > TIMEOUT_SECONDS_MAX):
+        end_ns = SYSTEM_CLOCK.monotonic_ns() + argument_ns("timeout", timeout)  # refused also if there is no wait
+    return end_ns if block else -inf

@@ -21,7 +21,7 @@ reads each by itself, and raises `KeyError` if one expires meanwhile.
 # ruff: noqa: D102 - methods whose types are given here have their docstrings in CacheCore
 
 import os
-from collections.abc import Callable, Hashable, ItemsView, Iterator, MutableMapping, ValuesView
+from collections.abc import Callable, Hashable, ItemsView, Iterator, KeysView, MutableMapping, ValuesView
 from inspect import CO_COROUTINE
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 from weakref import WeakValueDictionary
@@ -147,6 +147,10 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
     def __iter__(self) -> Iterator[K]:
         return iter([key for key, _ in self._store.live()])
 
+    def keys(self) -> KeysView[K]:
+        """Return a view of the keys; each iteration sees what was there when it began."""
+        return _Keys(self)
+
     def items(self) -> ItemsView[K, V]:
         """Return a view of the items; each iteration sees what was there when it began."""
         return _Items(self)
@@ -206,6 +210,16 @@ def _renew_locks() -> None:
 
 os.register_at_fork(before=_before_fork, after_in_parent=let_go_all)
 after_fork_in_child(_renew_locks, lambda: settle_all)
+
+
+class _Keys(KeysView[K]):
+    """Keys by snapshots."""
+
+    __slots__ = ()
+    _mapping: TTLCache[K, Any]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._mapping)
 
 
 class _Items(ItemsView[K, V]):
