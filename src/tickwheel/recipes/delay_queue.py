@@ -222,7 +222,8 @@ class DelayQueue(queue.Queue[T]):
 
 def find_end_ns(block: bool, timeout: Duration | None) -> float:  # noqa: FBT001 - as queue.Queue
     """Return when a wait that begins now is over, by the system clock: never, or before now if it may not wait."""
-    end_ns = inf
-    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > TIMEOUT_SECONDS_MAX):
-        end_ns = SYSTEM_CLOCK.monotonic_ns() + argument_ns("timeout", timeout)  # refused also if there is no wait
-    return end_ns if block else -inf
+    if not block:
+        return -inf
+    if timeout is None or (isinstance(timeout, (int, float)) and timeout > TIMEOUT_SECONDS_MAX):
+        return inf
+    return SYSTEM_CLOCK.monotonic_ns() + argument_ns("timeout", timeout)
