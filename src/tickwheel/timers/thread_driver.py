@@ -21,7 +21,7 @@ from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExec
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import Final, Self, Unpack
+from typing import Any, Final, Self, Unpack
 from weakref import WeakSet
 
 from tickwheel.clock import Clock, SystemClock
@@ -250,12 +250,12 @@ class Timers(AbstractTimers):
         try:
             if self._forked:
                 check_threads(executor)
-            future: object = executor.submit(self._run_submitted, handle)
-            when_done = getattr(future, "add_done_callback", None)
-            if when_done is not None:  # without it, nobody tells how the run ends, but the executor has taken it
-                when_done(partial(self._settle, handle))
+            future: Any = executor.submit(self._run_submitted, handle)
         except BaseException as error:  # noqa: BLE001 - it was shut down, cannot start a thread, or was left behind
             self._put_off(handle, error)
+            return
+        with suppress(BaseException):  # nobody tells how the run ends then, but the executor has taken it
+            future.add_done_callback(partial(self._settle, handle))
 
     def _run_submitted(self, handle: TimerHandle) -> None:
         self._registry.leave_executor(handle)
