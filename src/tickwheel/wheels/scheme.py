@@ -553,27 +553,37 @@ def is_absent(timer: Timer) -> bool:
 def checked_delay(delay: object, reach: i64) -> i64:
     """Check a delay and return it in ticks, at least one."""
     unknown: Any = delay  # goes into a native integer in one step, where an int would take two
-    if isinstance(delay, bool) or not isinstance(delay, int):
-        raise NotWholeTicks("delay", delay)
+    if type(delay) is not int:
+        unknown = plain_int(delay)
+        if unknown is None:
+            raise NotWholeTicks("delay", delay)
     try:
         ticks: i64 = unknown
     except (OverflowError, ValueError):  # too long for one
-        raise DelayOutOfRange(delay, reach) from None
+        raise DelayOutOfRange(unknown, reach) from None
     if ticks == 0:
         ticks = 1  # the present tick is over
     if ticks < 0 or ticks > reach:
-        raise DelayOutOfRange(delay, reach)
+        raise DelayOutOfRange(unknown, reach)
     return ticks
 
 
 def checked_tick(what: str, value: object) -> int:
     """Check a tick that the hand stands on, or is to move to."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    tick = plain_int(value)
+    if tick is None:
         raise NotWholeTicks(what, value)
-    tick: int = value
     if tick < 0 or tick > TICK_MAX:
         raise InvalidOption(what, value, f"a tick from 0 to {TICK_MAX}")
     return tick
+
+
+def plain_int(value: object) -> int | None:
+    """Return an int without what its own type makes of it; None if it is none, or a bool.
+
+    The operators of a subclass may do anything, and the compiled build would not call them all.
+    """
+    return None if isinstance(value, bool) or not isinstance(value, int) else int.__index__(value)
 
 
 def check_hashable(what: str, given: object) -> None:
@@ -584,10 +594,8 @@ def check_hashable(what: str, given: object) -> None:
 
 def checked_limit(limit: object) -> int:
     """Check a limit on a batch; more than there can be is cut."""
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise InvalidLimit(limit)
-    count: int = limit
-    if count < 1:
+    count = plain_int(limit)
+    if count is None or count < 1:
         raise InvalidLimit(limit)
     return min(count, TICK_MAX)
 
