@@ -138,8 +138,8 @@ class Scheme(ABC):
         for timer in unwanted:
             if not isinstance(timer, Timer) or isinstance(timer, Slot):
                 raise NotATimer(timer)
-            if timer.slot.owner != self._serial and not is_absent(timer):
-                raise ForeignTimer(timer)
+            if timer.slot.owner != self._serial:
+                check_absent(timer)
         stopped: i64 = 0
         for timer in unwanted:
             if self.stop(timer):
@@ -168,15 +168,14 @@ class Scheme(ABC):
         if timer.slot.owner == self._serial:
             self._move(timer, self._now + ticks)
             self._restarted += 1
-        elif timer.slot is FIRED:
+        else:
+            check_absent(timer)
+            if timer.slot is STOPPED:
+                raise TimerStopped(timer)
             self._check_kind(timer)
             timer.due = self._now + ticks
             self._place(timer)
             self._started += 1
-        elif timer.slot is STOPPED:
-            raise TimerStopped(timer)
-        else:
-            raise ForeignTimer(timer)
 
     # -- for drivers, whose handles are timers: nothing is checked or boxed
 
@@ -432,8 +431,7 @@ class Scheme(ABC):
         """Stop a timer that is not pending here: nothing to take out, but its payload goes all the same."""
         if isinstance(timer, Slot):
             raise NotATimer(timer)
-        if not is_absent(timer):
-            raise ForeignTimer(timer)
+        check_absent(timer)
         if timer.slot is FIRED:  # a stopped one may be in the chain of a wheel that is being closed
             timer.lie_in(STOPPED)
         timer.release()
@@ -545,9 +543,12 @@ def close_dropped(wheel: Scheme) -> None:
         _closing.depth = depth
 
 
-def is_absent(timer: Timer) -> bool:
-    """Tell whether a timer is in no ring at all: not on a wheel, and not with a driver that is about to run it."""
-    return timer.slot is FIRED or timer.slot is STOPPED
+def check_absent(timer: Timer) -> None:
+    """Refuse a timer that is not pending here and is another's: a driver's in any state, or on another wheel."""
+    if timer.is_driven():
+        raise ForeignTimer(timer, "belongs to an event loop or to timers; cancel, touch or reschedule it there")
+    if timer.slot is not FIRED and timer.slot is not STOPPED:
+        raise ForeignTimer(timer)
 
 
 def checked_delay(delay: object, reach: i64) -> i64:
