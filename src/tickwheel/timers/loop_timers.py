@@ -17,8 +17,8 @@ one object, and it leaves when it is cancelled:
     the loop holds  -            130.0 s       -
 
 A timer holds the loop's wheel, the wheel does not hold its loop: a loop that is dropped can be collected, and closes
-the wheel. A pending call that refers to the loop keeps both alive until the loop is closed, because the garbage
-collector does not see calls.
+the wheel. A pending timer that refers to the loop, as sleeps and timeouts do, keeps both alive until the loop is
+closed, because the garbage collector does not see rings.
 """
 
 import math
@@ -473,9 +473,15 @@ def run_started(timer: LoopTimer) -> None:
 
 
 def _restore_call(loop_ref: Any, held: Any) -> None:
-    """Hold another call for one that a loop dropped without making it, because an interrupt came just before."""
+    """Hold another call for one that a loop dropped without making it, because an interrupt came just before.
+
+    A loop that is closed drops it as well: what is pending, which may hold the loop, is let go of.
+    """
     loop: Any = loop_ref()
-    if loop is None or loop.is_closed():
+    if loop is None:
+        return
+    if loop.is_closed():
+        _forget(id(loop), loop_ref)
         return
     own: object = getattr(loop, "_timers", None)
     wheel = own if isinstance(own, LoopWheel) else _wheels.get(id(loop))
