@@ -381,7 +381,7 @@ class DuplicateKey(TickwheelError, ValueError):
 
 
 class ForeignTimer(TickwheelError, ValueError):
-    """The timer is pending in another wheel, or fired in one of a scheme that this one cannot take it from."""
+    """The timer is pending in another wheel, a driver's, or fired in a scheme that this one cannot take it from."""
 
     def __init__(self, timer: object, why: str = "is pending in another wheel; stop or restart it there") -> None:
         self.timer = timer

@@ -305,6 +305,18 @@ def test_more_timers_than_allowed_are_refused() -> None:
     timers.after(1, print)
 
 
+def test_a_timer_is_got_by_its_handle_as_by_its_key_while_it_is_not_over() -> None:
+    timers, others = ManualTimers(), ManualTimers()
+    seen: list[Any] = []
+    once = timers.after(1, print)
+    often: TimerHandle = timers.every(1, lambda: seen.append(timers.get(often)), key="k")
+    assert (timers.get(once), timers.get(often), timers.get("k")) == (once, often, often)
+    assert others.get(once) is None
+    once.cancel()
+    timers.advance(1)
+    assert (timers.get(once), seen) == (None, [often])
+
+
 def test_an_unknown_option_is_refused_with_a_suggestion() -> None:
     with pytest.raises(UnknownOption, match="did you mean 'on_error'"):
         ManualTimers(on_errors=print)  # type: ignore[call-arg]
@@ -1371,6 +1383,8 @@ def test_each_callback_runs_in_its_own_copy_of_the_context_the_timers_were_made_
 def test_messages_name_what_the_caller_has() -> None:
     with pytest.raises(UnknownOption, match="did you mean 'executor'"):
         Timers(executr=1)  # type: ignore[call-arg]
+    with pytest.raises(InvalidOption, match=r"options must be given by name \(clock, executor, geometry, .*\), not 1"):
+        Timers(1)  # type: ignore[arg-type]
     with pytest.raises(InvalidOption, match="clock must be a VirtualClock"):
         ManualTimers(SystemClock())  # type: ignore[arg-type]
     timers = ManualTimers(geometry=Geometry([(1, 64)]))

@@ -395,6 +395,30 @@ def test_an_executor_that_returns_no_future_runs_timers_without_complaint(caplog
     assert caplog.text == ""
 
 
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_executor_whose_future_takes_no_callback_runs_timers_without_complaint(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Odd:
+        def add_done_callback(self, _: Any) -> None:
+            raise error
+
+    class Taking(Waiting):
+        def submit(self, *args: Any, **options: Any) -> Any:
+            super().submit(*args, **options)
+            return Odd()
+
+    executor, ran = Taking(), Gate(1)
+    with Timers(executor=executor) as timers:
+        handle = timers.after(0, ran.step)
+        executor.gate.wait()
+        wait_until(lambda: timers._registry.awaited != 0)  # the thread sleeps
+        assert not handle.pending
+        executor.submitted[0]()
+        ran.wait()
+    assert caplog.text == ""
+
+
 def test_a_coroutine_function_is_reported_where_nobody_awaits_it(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         pass

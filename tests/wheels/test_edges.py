@@ -286,6 +286,34 @@ def test_a_timer_stopped_by_the_destructor_of_another_payload_stays_stopped(whee
 # -- bad input changes nothing
 
 
+class Strange(int):
+    """An int whose operators are not those of numbers."""
+
+    def __add__(self, _: object) -> Any:
+        raise AssertionError
+
+    __radd__ = __sub__ = __rsub__ = __int__ = __index__ = __floordiv__ = __mod__ = __add__  # type: ignore[assignment]
+    __lt__ = __gt__ = __le__ = __ge__ = __eq__ = __ne__ = __rshift__ = __and__ = __add__
+    __hash__ = int.__hash__
+
+
+def test_an_int_of_another_type_counts_as_the_number_it_is(wheel: Any, build: Build) -> None:
+    timer, _ = wheel.start(Strange(5)), wheel.start_many([Strange(7)], "a")
+    assert (type(timer.due), timer.due) == (int, 5)
+    wheel.restart(timer, Strange(6))
+    assert wheel.advance(Strange(6), Strange(1)) == [timer]
+    assert (type(wheel.now), wheel.now) == (int, 6)
+    for refused in (Strange(-5), Strange(2**62), Strange(2**70)):
+        with pytest.raises(build.errors.DelayOutOfRange):
+            wheel.start(refused)
+        with pytest.raises(build.errors.InvalidOption):
+            wheel.advance(refused)
+    with pytest.raises(build.errors.InvalidLimit):
+        wheel.advance(7, Strange(0))
+    assert len(wheel.advance(7, Strange(2**70))) == 1
+    wheel.check()
+
+
 @pytest.mark.parametrize("delay", [1.5, 1.0, math.nan, math.inf, True, False, "5", None, 10j, Unprintable()])
 def test_a_delay_that_is_no_int_is_refused(wheel: Any, build: Build, delay: Any) -> None:
     timer = wheel.start(5)

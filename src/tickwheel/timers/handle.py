@@ -154,6 +154,10 @@ class TimerHandle(Timer):
         """
         return self._owner.touch(self, None if delay is None else to_ns(delay))
 
+    def is_driven(self) -> bool:
+        """Say so: no wheel may take it."""
+        return True
+
     def release(self) -> object:
         """Let go of everything that is the user's, if it is over."""
         if self.slot is not STOPPED:

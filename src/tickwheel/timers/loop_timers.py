@@ -17,8 +17,8 @@ one object, and it leaves when it is cancelled:
     the loop holds  -            130.0 s       -
 
 A timer holds the loop's wheel, the wheel does not hold its loop: a loop that is dropped can be collected, and closes
-the wheel. A pending call that refers to the loop keeps both alive until the loop is closed, because the garbage
-collector does not see calls.
+the wheel. A pending timer that refers to the loop, as sleeps and timeouts do, keeps both alive until the loop is
+closed, because the garbage collector does not see rings.
 """
 
 import math
@@ -40,7 +40,7 @@ from tickwheel.durations import DURATION_NS_MAX, Duration, to_ns
 from tickwheel.errors import InvalidDuration, InvalidGeometry, InvalidOption, shown
 from tickwheel.wheels.geometry import BINARY, Geometry
 from tickwheel.wheels.hierarchical_wheel import HierarchicalWheel
-from tickwheel.wheels.timer import FIRED, TICK_MAX, Timer
+from tickwheel.wheels.timer import FIRED, STOPPED, TICK_MAX, Timer
 
 __all__ = [
     "NEVER_TICK",
@@ -103,6 +103,18 @@ class LoopTimer(Timer):
     def _callback(self) -> Any:
         return self.payload  # a loop in debug mode looks at it, to name what was slow
 
+    def is_driven(self) -> bool:
+        """Say so: no wheel but its loop's may take it."""
+        return True
+
+    def _leave(self) -> None:
+        """Leave the wheel and let go of everything: it will not run."""
+        if self.pending:
+            self._loop_wheel.wheel.withdraw(self)
+        elif self.slot is FIRED:  # a stopped one may be in the chain of a wheel that is being closed
+            self.lie_in(STOPPED)
+        self.release()
+
     def _run(self) -> None:
         """Do what it is for: called by the loop, as it calls its own handles, and so nothing may leave it."""
         raise NotImplementedError
@@ -144,7 +156,7 @@ class Call(LoopTimer):
         if not self._cancelled:
             self._note()
             self._cancelled = True
-            self._loop_wheel.wheel.stop(self)
+            self._leave()
 
     def release(self) -> object:
         """Let go of the callback and all it was to be called with and in; not while it is pending."""
@@ -229,7 +241,7 @@ class SleepTimer(LoopTimer):
         """Keep it from running."""
         if not self._cancelled:
             self._cancelled = True
-            self._loop_wheel.wheel.stop(self)
+            self._leave()
 
     def release(self) -> object:
         """Let go of the future and its result; not while it is pending."""
@@ -461,9 +473,15 @@ def run_started(timer: LoopTimer) -> None:
 
 
 def _restore_call(loop_ref: Any, held: Any) -> None:
-    """Hold another call for one that a loop dropped without making it, because an interrupt came just before."""
+    """Hold another call for one that a loop dropped without making it, because an interrupt came just before.
+
+    A loop that is closed drops it as well: what is pending, which may hold the loop, is let go of.
+    """
     loop: Any = loop_ref()
-    if loop is None or loop.is_closed():
+    if loop is None:
+        return
+    if loop.is_closed():
+        _forget(id(loop), loop_ref)
         return
     own: object = getattr(loop, "_timers", None)
     wheel = own if isinstance(own, LoopWheel) else _wheels.get(id(loop))

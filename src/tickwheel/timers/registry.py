@@ -78,7 +78,10 @@ _callable: Final = callable  # held here it costs less than one that is looked u
 
 
 class TimerRegistry(TimerOwner):
-    """Handles, and where they are. It knows its driver only weakly: timers that are dropped close it."""
+    """Handles, and where they are.
+
+    It knows its driver only weakly: timers that are dropped close it. A thread holds those that have one until `stop`.
+    """
 
     def __init__(self, driver: Any, time: ScaledClock, geometry: Geometry, pending_max: int) -> None:
         self.time = time

@@ -21,16 +21,16 @@ from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExec
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from typing import Final, Self, Unpack
+from typing import Any, Final, Never, Self, Unpack
 from weakref import WeakSet
 
 from tickwheel.clock import Clock, SystemClock
 from tickwheel.durations import DURATION_NS_MAX
-from tickwheel.errors import InvalidExecutor, TimersStopped
+from tickwheel.errors import InvalidExecutor, InvalidOption, TimersStopped
 from tickwheel.timers.forks import after_fork_in_child
 from tickwheel.timers.handle import PendingTimer, TimerHandle
 from tickwheel.timers.registry import Left
-from tickwheel.timers.timers import AbstractTimers, Named, Options, tell
+from tickwheel.timers.timers import AbstractTimers, Named, Options, option_names, tell
 from tickwheel.wheels import TICK_MAX
 
 __all__ = ["Timers", "default_timers"]
@@ -79,8 +79,11 @@ class Timers(AbstractTimers):
     _slow_advice = "pass executor= for slow callbacks"
 
     def __init__(
-        self, *, clock: Clock | None = None, executor: Executor | None = None, **options: Unpack[Options]
+        self, *unnamed: Never, clock: Clock | None = None, executor: Executor | None = None, **options: Unpack[Options]
     ) -> None:
+        if unnamed:
+            names = ", ".join(option_names(type(self)))
+            raise InvalidOption("options", unnamed[0], f"given by name ({names})")
         if isinstance(executor, ProcessPoolExecutor):
             raise InvalidExecutor(executor, "they cannot be sent to another process; pass a ThreadPoolExecutor")
         if isinstance(executor, type):
@@ -250,12 +253,12 @@ class Timers(AbstractTimers):
         try:
             if self._forked:
                 check_threads(executor)
-            future: object = executor.submit(self._run_submitted, handle)
-            when_done = getattr(future, "add_done_callback", None)
-            if when_done is not None:  # without it, nobody tells how the run ends, but the executor has taken it
-                when_done(partial(self._settle, handle))
+            future: Any = executor.submit(self._run_submitted, handle)
         except BaseException as error:  # noqa: BLE001 - it was shut down, cannot start a thread, or was left behind
             self._put_off(handle, error)
+            return
+        with suppress(BaseException):  # nobody tells how the run ends then, but the executor has taken it
+            future.add_done_callback(partial(self._settle, handle))
 
     def _run_submitted(self, handle: TimerHandle) -> None:
         self._registry.leave_executor(handle)

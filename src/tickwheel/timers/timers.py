@@ -20,6 +20,7 @@ from inspect import (
     CO_GENERATOR,
     CORO_CREATED,
     GEN_CREATED,
+    Parameter,
     getcoroutinestate,
     getgeneratorstate,
     isawaitable,
@@ -61,7 +62,17 @@ from tickwheel.timers.scaled_clock import ScaledClock
 from tickwheel.timers.timers_core import TimersCore, check_replace
 from tickwheel.wheels import BINARY, Geometry, Stats
 
-__all__ = ["GENERATOR", "AbstractTimers", "Named", "Options", "check_not_generator", "code_flags", "is_unbegun", "tell"]
+__all__ = [
+    "GENERATOR",
+    "AbstractTimers",
+    "Named",
+    "Options",
+    "check_not_generator",
+    "code_flags",
+    "is_unbegun",
+    "option_names",
+    "tell",
+]
 
 Ts = TypeVarTuple("Ts")
 
@@ -71,6 +82,8 @@ Named = tuple[Callable[..., object] | None, Hashable]
 SLOW_SECONDS: Final = 0.1  # how long a callback may hold up the others before a warning names it
 
 GENERATOR: Final = CO_GENERATOR | CO_ASYNC_GENERATOR
+
+GATHERING: Final = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)  # the kinds of *args and **kwargs
 
 PLAIN_OR_COROUTINE: Final = "a plain or coroutine function (the body of a generator function never runs)"
 
@@ -185,9 +198,9 @@ class AbstractTimers(TimersCore, ABC):
         """Cancel every timer of a group and return how many."""
         return self._registry.cancel_group(group)
 
-    def get(self, key: Hashable) -> TimerHandle | None:
-        """Return the timer with a key, if it is not over."""
-        return self._registry.find_key(key)
+    def get(self, key: TimerHandle | Hashable) -> TimerHandle | None:
+        """Return the timer with a key, or a handle of these timers itself, if it is not over."""
+        return self._registry.find(key)
 
     def __len__(self) -> int:
         return self._registry.count()
@@ -377,8 +390,7 @@ def check_options(kind: type[AbstractTimers], clock: object, options: Options) -
     """Refuse a clock or options that could not work, before anything is made of them."""
     given: dict[str, Any] = dict(options)
     for name in given.keys() - Options.__annotations__.keys():
-        own = [each for each in signature(kind).parameters if each != "options"]
-        raise UnknownOption(name, [*own, *Options.__annotations__])
+        raise UnknownOption(name, option_names(kind))
     monotonic_reader(clock)
     if not isinstance(given.get("geometry", BINARY), Geometry):
         raise InvalidOption("geometry", given["geometry"], "a Geometry of tickwheel.wheels")
@@ -392,6 +404,12 @@ def check_options(kind: type[AbstractTimers], clock: object, options: Options) -
         raise InvalidOption("pending_max", pending_max, "an int of at least 1")
     if given.get("rng") is not None and not isinstance(given["rng"], Random):
         raise InvalidOption("rng", given["rng"], "a random.Random")
+
+
+def option_names(kind: type[AbstractTimers]) -> list[str]:
+    """List the options of a kind of timers, its own first."""
+    own = [name for name, parameter in signature(kind).parameters.items() if parameter.kind not in GATHERING]
+    return [*own, *Options.__annotations__]
 
 
 def check_options_plain(given: dict[str, Any]) -> None:

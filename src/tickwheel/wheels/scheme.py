@@ -138,8 +138,8 @@ class Scheme(ABC):
         for timer in unwanted:
             if not isinstance(timer, Timer) or isinstance(timer, Slot):
                 raise NotATimer(timer)
-            if timer.slot.owner != self._serial and not is_absent(timer):
-                raise ForeignTimer(timer)
+            if timer.slot.owner != self._serial:
+                check_absent(timer)
         stopped: i64 = 0
         for timer in unwanted:
             if self.stop(timer):
@@ -168,15 +168,14 @@ class Scheme(ABC):
         if timer.slot.owner == self._serial:
             self._move(timer, self._now + ticks)
             self._restarted += 1
-        elif timer.slot is FIRED:
+        else:
+            check_absent(timer)
+            if timer.slot is STOPPED:
+                raise TimerStopped(timer)
             self._check_kind(timer)
             timer.due = self._now + ticks
             self._place(timer)
             self._started += 1
-        elif timer.slot is STOPPED:
-            raise TimerStopped(timer)
-        else:
-            raise ForeignTimer(timer)
 
     # -- for drivers, whose handles are timers: nothing is checked or boxed
 
@@ -432,8 +431,7 @@ class Scheme(ABC):
         """Stop a timer that is not pending here: nothing to take out, but its payload goes all the same."""
         if isinstance(timer, Slot):
             raise NotATimer(timer)
-        if not is_absent(timer):
-            raise ForeignTimer(timer)
+        check_absent(timer)
         if timer.slot is FIRED:  # a stopped one may be in the chain of a wheel that is being closed
             timer.lie_in(STOPPED)
         timer.release()
@@ -545,35 +543,48 @@ def close_dropped(wheel: Scheme) -> None:
         _closing.depth = depth
 
 
-def is_absent(timer: Timer) -> bool:
-    """Tell whether a timer is in no ring at all: not on a wheel, and not with a driver that is about to run it."""
-    return timer.slot is FIRED or timer.slot is STOPPED
+def check_absent(timer: Timer) -> None:
+    """Refuse a timer that is not pending here and is another's: a driver's in any state, or on another wheel."""
+    if timer.is_driven():
+        raise ForeignTimer(timer, "belongs to an event loop or to timers; cancel, touch or reschedule it there")
+    if timer.slot is not FIRED and timer.slot is not STOPPED:
+        raise ForeignTimer(timer)
 
 
 def checked_delay(delay: object, reach: i64) -> i64:
     """Check a delay and return it in ticks, at least one."""
     unknown: Any = delay  # goes into a native integer in one step, where an int would take two
-    if isinstance(delay, bool) or not isinstance(delay, int):
-        raise NotWholeTicks("delay", delay)
+    if type(delay) is not int:
+        unknown = plain_int(delay)
+        if unknown is None:
+            raise NotWholeTicks("delay", delay)
     try:
         ticks: i64 = unknown
     except (OverflowError, ValueError):  # too long for one
-        raise DelayOutOfRange(delay, reach) from None
+        raise DelayOutOfRange(unknown, reach) from None
     if ticks == 0:
         ticks = 1  # the present tick is over
     if ticks < 0 or ticks > reach:
-        raise DelayOutOfRange(delay, reach)
+        raise DelayOutOfRange(unknown, reach)
     return ticks
 
 
 def checked_tick(what: str, value: object) -> int:
     """Check a tick that the hand stands on, or is to move to."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    tick = plain_int(value)
+    if tick is None:
         raise NotWholeTicks(what, value)
-    tick: int = value
     if tick < 0 or tick > TICK_MAX:
         raise InvalidOption(what, value, f"a tick from 0 to {TICK_MAX}")
     return tick
+
+
+def plain_int(value: object) -> int | None:
+    """Return an int without what its own type makes of it; None if it is none, or a bool.
+
+    The operators of a subclass may do anything, and the compiled build would not call them all.
+    """
+    return None if isinstance(value, bool) or not isinstance(value, int) else int.__index__(value)
 
 
 def check_hashable(what: str, given: object) -> None:
@@ -584,10 +595,8 @@ def check_hashable(what: str, given: object) -> None:
 
 def checked_limit(limit: object) -> int:
     """Check a limit on a batch; more than there can be is cut."""
-    if isinstance(limit, bool) or not isinstance(limit, int):
-        raise InvalidLimit(limit)
-    count: int = limit
-    if count < 1:
+    count = plain_int(limit)
+    if count is None or count < 1:
         raise InvalidLimit(limit)
     return min(count, TICK_MAX)
 

@@ -99,6 +99,10 @@ class Timer:
         self.payload = None
         return payload
 
+    def is_driven(self) -> bool:
+        """Tell whether it belongs to a driver, an event loop say, which alone starts and stops it."""
+        return False
+
     def lie_in(self, slot: "Slot") -> None:
         """Point at a slot without being in its ring: how a timer lies in FIRED and STOPPED."""
         self.slot = slot
