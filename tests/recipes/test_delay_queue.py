@@ -516,6 +516,7 @@ def test_an_interrupted_call_leaves_the_queue_unlocked(build: Build) -> None:
     assert said(script, build.name) == "unlocked\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "wait"),
     [

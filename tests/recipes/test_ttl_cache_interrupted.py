@@ -558,6 +558,7 @@ def test_a_signal_handler_that_raises_while_a_fork_waits_leaves_no_cache_locked(
     assert {type(each.exc_value) for each in ignored} <= {InterruptedError}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_key", [int, Key], ids=["int", "Key"])
 def test_a_child_forked_while_threads_write_has_a_whole_cache(make_key: Callable[[int], Any]) -> None:
     interval = sys.getswitchinterval()

@@ -51,6 +51,7 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["thread", "loop"])
 def test_of_a_thousand_killed_when_forty_had_begun_the_others_run(pool: str, tmp_path: Path) -> None:
     prefix = "async " if pool == "loop" else ""

@@ -149,6 +149,7 @@ def test_periodic_tasks_do_not_drift_and_end_when_counted(world: World) -> None:
     world.play(story)
 
 
+@pytest.mark.slow
 def test_cron_keeps_to_the_calendar_of_its_place(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         await scheduler.add("note", {"what": "report"}, cron="30 9 1 * *", tz="Europe/Berlin")
@@ -366,6 +367,7 @@ def test_bad_requests_change_nothing(world: World) -> None:
     world.play(story)
 
 
+@pytest.mark.slow
 def test_thousands_of_far_tasks_stay_in_the_store(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         for first in range(0, 5_000, 1000):

@@ -47,6 +47,7 @@ def live(fail_at: int, *, after: bool) -> tuple[World, FlakyStore, dict[str, Sta
             world.clock.advance(1)  # it could not start, or stop: as a supervisor does, try again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_whichever_call_fails_every_task_runs(after: bool) -> None:
     _, calm, _ = live(0, after=after)

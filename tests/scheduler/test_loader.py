@@ -97,6 +97,7 @@ def test_many_due_tasks_that_cannot_begin_keep_no_other_from_running(world: Worl
     world.perform(start)
 
 
+@pytest.mark.slow
 def test_what_was_left_out_runs_when_there_is_room_highest_priority_first(world: World) -> None:
     many = 2 * SHARE + 1500
 
@@ -117,6 +118,7 @@ def test_what_was_left_out_runs_when_there_is_room_highest_priority_first(world:
     world.perform(story)
 
 
+@pytest.mark.slow
 def test_what_was_left_out_is_read_on_from_where_it_was_left(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     many = 4 * SHARE
     read: list[int] = []
@@ -144,6 +146,7 @@ def test_what_was_left_out_is_read_on_from_where_it_was_left(world: World, monke
     assert sum(read) < 2 * many  # and not again and again from the beginning, which would be 2.5 times
 
 
+@pytest.mark.slow
 def test_a_start_does_not_wait_until_everything_is_loaded(world: World) -> None:
     async def story() -> None:
         async with world.scheduler(run=False) as adder:
@@ -159,6 +162,7 @@ def test_a_start_does_not_wait_until_everything_is_loaded(world: World) -> None:
     world.perform(story)
 
 
+@pytest.mark.slow
 def test_what_is_due_much_later_stays_in_the_store(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "WHEEL_MAX", 1_000)
 

@@ -485,6 +485,7 @@ def consume_all(fail_at: int, *, after: bool) -> tuple[FlakyStore, set[Status]]:
             world.clock.advance(4)  # it could not start, or stop: as a supervisor does, try again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_whichever_call_of_the_store_fails_every_message_is_done(after: bool) -> None:
     for fail_at in range(1, 40):

@@ -406,6 +406,7 @@ FIELDS = st.sets(st.sampled_from(sorted(LIKELY)), max_size=4).flatmap(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["memory", "sqlite"])
 def test_anything_is_refused_with_our_error_or_reads_back_equal(where: str, tmp_path: Path) -> None:
     url = "memory://" if where == "memory" else f"sqlite:///{tmp_path}/tasks.db"

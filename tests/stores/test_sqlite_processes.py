@@ -101,6 +101,7 @@ def test_processes_that_open_a_new_file_at_once_share_it(tmp_path: Path, child: 
         assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_many_new_files_are_opened_by_four_processes_at_once(tmp_path: Path, child: Child) -> None:
     children = [child("open_many") for _ in range(4)]
     for number in range(ROUNDS):

@@ -43,6 +43,7 @@ def test_default_timers_may_be_asked_for_while_they_are_made(build: Build) -> No
     assert said(script, build.name) == "no deadlock\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -218,6 +218,7 @@ def test_a_chain_of_a_million_timers_is_freed_without_a_million_frames(build: Bu
     assert run(script, build.name).stdout == "freed\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_chain_of_wheels_is_freed_without_a_frame_for_each(build: Build, scheme: str) -> None:
     """Each is the payload of a timer in the next, or its key."""

@@ -78,6 +78,7 @@ def test_a_call_without_memory_changes_nothing(verb: str) -> None:
     assert all(failures.values()) or verb not in ("start_many", "advance")  # what grows a list needs some
 
 
+@pytest.mark.slow
 def test_an_advance_that_runs_out_of_memory_hands_out_everything_later(build: Build) -> None:
     """What was put aside for the batch is due again."""
     script = """

@@ -311,6 +311,7 @@ def test_scripts_work_after_an_instance_was_loaded(clock: VirtualClock) -> None:
     assert [what for what, _ in one.noted] == ["ran"]
 
 
+@pytest.mark.slow
 def test_a_process_that_runs_in_circles_is_stopped(clock: VirtualClock) -> None:
     condition = "<conditionExpression>x == 1</conditionExpression>"
     again = f'<sequenceFlow id="again" sourceRef="g" targetRef="a">{condition}</sequenceFlow>'
