@@ -1,9 +1,8 @@
-"""`AsyncTimers` on asyncio's own loop, on uvloop and on ours."""
+"""`AsyncTimers` on asyncio's own loop and on uvloop."""
 
 import asyncio
 import collections
 import contextvars
-import math
 import sys
 import time
 import types
@@ -23,7 +22,6 @@ PATIENCE_SECONDS = 120
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.SelectorEventLoop,
     "uvloop": uvloop.new_event_loop,
-    "tickwheel": aio.EventLoop,
 }
 
 Main = Callable[[], Awaitable[None]]
@@ -680,70 +678,3 @@ def test_an_interrupt_that_takes_the_call_of_the_timers_with_it_stops_none_on_ou
     assert "periodic" in ran
     timers.stop()
     loop.close()
-
-
-@pytest.mark.parametrize("age", ["0s", "30d", "365d", "36500d"])
-def test_on_our_loop_a_timer_is_at_most_one_tick_late_and_wakes_it_once(age: str) -> None:
-    clock, turns, late = VirtualClock(), list[int](), list[int]()
-    clock.advance(age)
-    blur_ns = 2 * math.ceil(math.ulp(clock.monotonic()) * 1e9)  # what a float that counts seconds cannot tell
-
-    class Counted(AsyncTimers):
-        def _turn(self) -> None:
-            turns.append(clock.monotonic_ns())
-            super()._turn()
-
-    async def main() -> None:
-        for phase_ns in range(0, 1_000_000, 99_000):
-            clock.advance_ns(1_000_000 - clock.monotonic_ns() % 1_000_000 + phase_ns)
-            async with Counted() as timers:
-                for wait_ns in range(1_000_000, 3_000_000, 97_000):
-                    done, deadline_ns = asyncio.Event(), clock.monotonic_ns() + wait_ns
-                    timers.after(wait_ns / 1e9, done.set)
-                    await done.wait()
-                    late.append(clock.monotonic_ns() - deadline_ns)
-
-    aio.run(asyncio.wait_for(main(), 3600), clock=clock)
-    assert min(late) >= -blur_ns
-    assert max(late) < 1_000_000 + blur_ns
-    if age == "0s":
-        assert (min(late) >= 0, len(turns)) == (True, len(late))
-    assert len(turns) < 3 * len(late)
-
-
-def test_on_our_loop_overdue_timers_run_without_a_pause_between_batches() -> None:
-    clock, ran = VirtualClock(), list[int]()
-
-    async def main() -> None:
-        async with AsyncTimers() as timers:
-            for _ in range(5000):
-                timers.after(1, lambda: ran.append(clock.monotonic_ns()))
-            await asyncio.sleep(2)
-
-    aio.run(main(), clock=clock)
-    assert (len(ran), set(ran)) == (5000, {10**9})
-
-
-def test_timers_run_on_a_loop_whose_calls_take_no_weak_references() -> None:
-    class Proxy(asyncio.SelectorEventLoop):
-        def call_later(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
-            return Slotted(super().call_later(*args, **options))
-
-    class Slotted:
-        __slots__ = ("call",)
-
-        def __init__(self, call: asyncio.TimerHandle) -> None:
-            self.call = call
-
-        def cancel(self) -> None:
-            self.call.cancel()
-
-    async def main() -> int:
-        done = asyncio.Event()
-        async with AsyncTimers() as timers:
-            later, sooner = timers.after(60, print), timers.after(0.001, done.set)
-            await done.wait()
-            return later.count + sooner.count
-
-    with asyncio.Runner(loop_factory=Proxy) as runner:
-        assert runner.run(main()) == 1

@@ -76,8 +76,10 @@ class AsyncTimers(AbstractTimers):
         self._dropped: ref[partial[None]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._unbegun: dict[TimerHandle, Run] = {}  # what timers are held for
-        if isinstance(loop, EventLoop) and loop._virtual:
-            self._slow_ns = DURATION_NS_MAX  # a callback takes time only if it moves the clock, to simulate that
+        if isinstance(loop, EventLoop):
+            loop._interrupted.add(self)
+            if loop._virtual:
+                self._slow_ns = DURATION_NS_MAX  # a callback takes time only if it moves the clock, to simulate that
 
     @property
     def running(self) -> bool:
@@ -110,7 +112,7 @@ class AsyncTimers(AbstractTimers):
                 return
             awaited = registry.awaited
             try:
-                self._arm(wait_ns)
+                self._arm(to_delay(self._loop, wait_ns))
             except BaseException:  # the loop is closed, or an interrupt came: the next timer asks it again
                 registry.awaited = TICK_MAX
                 raise
@@ -118,14 +120,10 @@ class AsyncTimers(AbstractTimers):
                 return
             # A destructor or a signal handler has started an earlier timer meanwhile, whose call was replaced.
 
-    def _arm(self, wait_ns: int) -> None:
-        """Have the loop call after a wait, instead of when it would have. A call that it drops is restored."""
-        loop, alarm = self._loop, partial(self._turn)
-        call: asyncio.Handle
-        if isinstance(loop, EventLoop):
-            call = loop._call_after(wait_ns, alarm, self._context)
-        else:
-            call = loop.call_later(to_delay(loop, wait_ns), alarm, context=self._context)
+    def _arm(self, delay: float) -> None:
+        """Have the loop call after a delay, instead of when it would have. A call that it drops is restored."""
+        alarm = partial(self._turn)
+        call = self._loop.call_later(delay, alarm, context=self._context)
         before = self._call
         self._call, self._dropped = weakly(call), ref(alarm, partial(_restore_call, self._registry, ref(self)))
         cancel(before)
@@ -241,7 +239,7 @@ def weakly(call: asyncio.Handle) -> Callable[[], asyncio.Handle | None]:
     """Return a reference that leaves a call to its loop, weak where that is possible."""
     try:
         return ref(call)
-    except TypeError:  # of a loop that hands the calls of another one on, ours say, which take no weak references
+    except TypeError:  # a call of our own loop, which lets go of it when closed, and tells of interrupts
         return lambda: call
 
 

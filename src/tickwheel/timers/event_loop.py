@@ -10,27 +10,23 @@ moment the wheel next has work, so that the standard loop sleeps until then; not
     call_at, cancel     -> the wheel, and the sentinel if the new timer is the earliest
     after each select   -> what is due goes to the ready queue, by `when`
 
-Beside it are the calls of `AsyncTimers`, one each: their moments are those of a wheel already, and rounded up once more
-they would come up to two ticks late.
-
 On a `VirtualClock` the loop does not sleep: when nothing is ready, time jumps to the next timer, and a program
 that waits for a year takes milliseconds.
 """
 
 import asyncio
-import math
 import selectors
 import sys
 from asyncio import format_helpers
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
-from fractions import Fraction
 from typing import Any, NoReturn, TypeVar, TypeVarTuple, Unpack
+from weakref import WeakSet
 
 from tickwheel.clock import SystemClock, VirtualClock, monotonic_reader
 from tickwheel.errors import InvalidOption, NotCopyable
 from tickwheel.timers.loop_timers import NEVER_TICK, TICK_NS_MIN, Call, LoopWheel, check_tick
-from tickwheel.wheels import BINARY, TICK_MAX, Geometry
+from tickwheel.wheels import BINARY, Geometry
 
 __all__ = ["EventLoop", "run"]
 
@@ -44,10 +40,8 @@ class EventLoop(asyncio.SelectorEventLoop):
     # What the standard loop has and does not declare.
     _check_thread: Callable[[], None]
     _check_callback: Callable[[object, str], None]
-    _clock_resolution: float
     _debug: bool
     _ready: Any
-    _scheduled: list[asyncio.TimerHandle]
 
     _closed = True  # until it is made: one that its constructor refuses is finalized too
 
@@ -70,6 +64,7 @@ class EventLoop(asyncio.SelectorEventLoop):
             selector = JumpingSelector(clock, selector, self._next_ns)
             self._tick_ns, self._origin_ns = geometry.tick_ns, clock.monotonic_ns()
         super().__init__(selector)
+        self._interrupted: WeakSet[Any] = WeakSet()  # AsyncTimers to be told of an interrupt
         self._timers = LoopWheel(self, self.time, EventLoop._wake_at, geometry)
 
     time = staticmethod(
@@ -102,6 +97,15 @@ class EventLoop(asyncio.SelectorEventLoop):
             self._examine(call, "call_at")
         return call  # type: ignore[return-value]
 
+    def run_forever(self) -> None:
+        """Run until stopped. An interrupt may take the call of `AsyncTimers` with it: they ask for another one."""
+        try:
+            super().run_forever()
+        except BaseException:
+            for timers in list(self._interrupted):
+                timers._resume()
+            raise
+
     def close(self) -> None:
         """Close the loop; what was pending is forgotten."""
         super().close()
@@ -126,17 +130,6 @@ class EventLoop(asyncio.SelectorEventLoop):
         # What copy and pickle call: a copy would share the selector, and close it when it is dropped.
         raise NotCopyable(self, "make a new EventLoop instead")
 
-    # -- for AsyncTimers
-
-    def _call_after(self, wait_ns: int, callback: Callable[[], object], context: Context) -> asyncio.Handle:
-        """Call back after a wait that is not rounded up to a tick, as it is already: by the standard loop's heap."""
-        if wait_ns == 0:
-            return self.call_soon(callback, context=context)
-        now = self.time()
-        # A float that counts years cannot tell some nanoseconds; the next one can be reached.
-        when = max((round(now * 1e9) + wait_ns) / 1e9, math.nextafter(now, math.inf))
-        return super().call_at(when, callback, context=context)
-
     # -- what the standard loop calls
 
     def _process_events(self, event_list: list[Any]) -> None:
@@ -152,13 +145,10 @@ class EventLoop(asyncio.SelectorEventLoop):
         self._timers.move_due_when_woken(self._ready)
 
     def _next_ns(self) -> int | None:
-        """Return when there is next something to do, by a virtual clock; None if all that is pending is at infinity."""
-        wheel, when = self._timers, self._scheduled[0].when()
-        if wheel.awaited == TICK_MAX or when < wheel._awaited_when:  # not the sentinel, but a call of AsyncTimers
-            # The standard loop adds its resolution to the time, in vain if a float that counts years cannot tell it.
-            self._clock_resolution = max(self._clock_resolution, math.ulp(when))
-            return round(Fraction(when) * 10**9)
-        return None if wheel.awaited > NEVER_TICK else self._origin_ns + wheel.awaited * self._tick_ns
+        """Return when the wheel next has work, by a virtual clock; None if all that is pending is at infinity."""
+        if self._timers.awaited > NEVER_TICK:
+            return None
+        return self._origin_ns + self._timers.awaited * self._tick_ns
 
 
 class JumpingSelector(selectors.BaseSelector):
@@ -193,8 +183,7 @@ class JumpingSelector(selectors.BaseSelector):
             if next_ns is None:
                 return self._real.select(None)
             # To the nanosecond, which the timeout, a float, does not tell after a year; at least one, to get on.
-            left_ns = next_ns - self._clock.monotonic_ns()
-            self._clock.advance_ns(left_ns if left_ns > 0 else max(round(timeout * 1e9), 1))
+            self._clock.advance_ns(max(next_ns - self._clock.monotonic_ns(), 1))
         return ready
 
     def close(self) -> None:
