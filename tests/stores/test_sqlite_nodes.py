@@ -344,15 +344,27 @@ def test_a_node_that_could_not_be_written_off_is_taken_over_while_its_process_li
     """As on a full disk: its lock file stays until the database says that it is gone."""
     owner = child("own_all", str(path), "a")
     assert told(owner) == "owns"
-    assert say(owner, "close in vain") == "did close in vain"
+
+    async def act(_store: SqliteStore) -> None:
+        assert await asyncio.to_thread(say, owner, "close in vain") == "did close in vain"
+
+    inherit(path, act)
+    assert owner.poll() is None
+
+
+def test_what_is_short_for_the_moment_does_not_turn_locks_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_locks: NodeLocks, _node: str) -> tuple[NodeLock, Member]:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     async def main() -> None:
         store = await opened(str(path))
-        await until_alone(store, "heir")
-        assert len(await store.acquire(EVERYTHING, "heir", 3000)) == 64
-        assert owner.poll() is None
+        with monkeypatch.context() as full:
+            full.setattr(NodeLocks, "make", refuse)
+            with pytest.raises(StoreUnavailable, match="No space left on device"):
+                await store.heartbeat("a", 3000)
+        assert await store.heartbeat("a", 3000) == ["a"]
+        assert not store.timed_leases
         await store.close()
-        assert lock_files(path) == []
 
     asyncio.run(main())
 

@@ -37,6 +37,9 @@ if sys.platform != "win32":
 
 __all__ = ["Member", "NodeLock", "NodeLocks", "Peers", "is_in_use", "read_process", "socket_path", "visible_pid"]
 
+LOOK_S: Final = (
+    1.0  # between two looks at all others: one that could not be written off is dead, and its process is not
+)
 PROBE_S: Final = 0.1  # between two attempts at the locks of nodes whose process is not visible here
 MAKE_MAX: Final = 100  # attempts at a lock file: others hold a lock they try for microseconds
 MISSING_S: Final = 3.0  # a node looks every second whether its file is there
@@ -202,20 +205,20 @@ class Peers:
         self._on_death = on_death
         self._loop = asyncio.get_running_loop()
         self._processes: dict[str, int] = {}  # a pidfd for each lock file: readable when the process has ended
-        self._probed: list[Member] = []
+        self._watched: list[Member] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, members: Iterable[Member]) -> None:
         """Watch these nodes, and no others."""
-        others = {member.lock: member for member in members if member.lock and not self._locks.is_ours(member)}
+        self._watched = [member for member in members if member.lock]
+        others = {member.lock: member for member in self._watched if not self._locks.is_ours(member)}
         for lock in self._processes.keys() - others.keys():
             self._forget(lock)
         for lock, member in others.items():
             if lock not in self._processes:
                 self._watch_process(member)
-        self._probed = [member for lock, member in others.items() if lock not in self._processes]
-        if self._probed and self._timer is None:
-            self._timer = self._loop.call_later(PROBE_S, self._probe)
+        if self._timer is None:
+            self._probe_later()
 
     def close(self) -> None:
         """Watch nobody any more."""
@@ -246,9 +249,15 @@ class Peers:
         os.close(descriptor)
 
     def _probe(self) -> None:
-        self._timer = self._loop.call_later(PROBE_S, self._probe) if self._probed else None
-        if not all(map(self._locks.is_alive, self._probed)):
+        self._probe_later()
+        if not all(map(self._locks.is_alive, self._watched)):
             self._on_death()
+
+    def _probe_later(self) -> None:
+        """Try the locks of all others, often if the end of a process would not be noticed otherwise."""
+        visible = all(member.lock in self._processes or self._locks.is_ours(member) for member in self._watched)
+        wait_s = LOOK_S if visible else PROBE_S
+        self._timer = self._loop.call_later(wait_s, self._probe) if self._watched else None
 
 
 SOCKET_SUFFIX: Final = ".sock"

@@ -9,6 +9,7 @@ Where a lock file cannot be made or locked, the node has no lock, and it and its
 """
 
 import asyncio
+import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
@@ -37,6 +38,9 @@ ATTEMPTS_MAX: Final = 10  # to make a lock file that nobody deletes
 RESPONSE_S: Final = 2.0  # for an event loop that has much to do
 NOTHING: Final = None, ""  # of handlers and a version was said
 AGAIN_S: Final = 0.1  # after what a dead node had could not be freed
+
+# What keeps a lock file from being made for the moment, where locks do work.
+SHORTAGES: Final = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 UNSUPPORTED: Final = (
     "%s: node locks do not work here (%s); leases expire by time instead, so that a task may run again if its process "
@@ -96,7 +100,7 @@ class Nodes:
         if self.timed:
             found = await self._writes.call(lambda pen: owning.beat(pen, node, ttl_ms, *said))
         found = await self._without_dead(found)
-        self._peers.watch(found)
+        self._watch(found)
         return [member.node for member in found if member.active]
 
     async def online(self) -> list[Node]:
@@ -223,11 +227,11 @@ class Nodes:
         try:
             lock, member = self._locks.make(node)
         except OSError as error:
-            if not self._ours:
+            if not self._ours and error.errno not in SHORTAGES:
                 self.timed = True
                 log.warning(UNSUPPORTED, self._path, error)
                 return None
-            raise self._unlockable() from error
+            raise self._unlockable(error) from error
         before = self._ours.get(node)
         self._ours[node] = lock, member
         self._notifier.listen(lock.path)
@@ -260,10 +264,11 @@ class Nodes:
         found = await self._reads.call(owning.members)
         await self._enter(node, next((member.active for member in found if member.node == node), 1))
 
-    def _unlockable(self) -> StoreUnavailable:
+    def _unlockable(self, error: OSError | None = None) -> StoreUnavailable:
+        reason = "" if error is None else f": {error}"
         return StoreUnavailable(
-            f"{self._path}: its folder lets no lock file be made, or something deletes them (…-node-…); let this user "
-            "write there, and nothing else delete them"
+            f"{self._path}: its folder lets no lock file be made, or something deletes them (…-node-…){reason}; let this "
+            "user write there, and nothing else delete them"
         )
 
     # -- locks of others
@@ -291,6 +296,9 @@ class Nodes:
         self._look_again(alive)
         return alive
 
+    def _watch(self, alive: list[Member]) -> None:
+        self._peers.watch(member for member in alive if member.node not in self._ours)
+
     def _look_again(self, alive: list[Member]) -> None:
         """Look whether nodes without a lock were renewed when the first could be over; one without does so anyway."""
         if self._next_look is not None:
@@ -310,7 +318,7 @@ class Nodes:
         try:
             while self._died:
                 self._died = False
-                self._peers.watch(await self._without_dead(await self._reads.call(owning.members)))
+                self._watch(await self._without_dead(await self._reads.call(owning.members)))
         except StoreError as error:
             log.warning("%s: what a dead node owned is not free yet: %s; trying again", self._path, error)
             self._loop.call_later(AGAIN_S, self._on_death)
