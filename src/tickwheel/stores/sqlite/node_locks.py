@@ -37,9 +37,7 @@ if sys.platform != "win32":
 
 __all__ = ["Member", "NodeLock", "NodeLocks", "Peers", "is_in_use", "read_process", "socket_path", "visible_pid"]
 
-LOOK_S: Final = (
-    1.0  # between two looks at all others: one that could not be written off is dead, and its process is not
-)
+LOOK_S: Final = 1.0  # between two looks at all others: one that could not be written off may have a live process
 PROBE_S: Final = 0.1  # between two attempts at the locks of nodes whose process is not visible here
 MAKE_MAX: Final = 100  # attempts at a lock file: others hold a lock they try for microseconds
 MISSING_S: Final = 3.0  # a node looks every second whether its file is there

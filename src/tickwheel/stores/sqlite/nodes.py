@@ -267,8 +267,8 @@ class Nodes:
     def _unlockable(self, error: OSError | None = None) -> StoreUnavailable:
         reason = "" if error is None else f": {error}"
         return StoreUnavailable(
-            f"{self._path}: its folder lets no lock file be made, or something deletes them (…-node-…){reason}; let this "
-            "user write there, and nothing else delete them"
+            f"{self._path}: its folder lets no lock file be made, or something deletes them (…-node-…){reason}; let "
+            "this user write there, and nothing else delete them"
         )
 
     # -- locks of others
