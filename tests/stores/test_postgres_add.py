@@ -8,7 +8,7 @@ import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -106,6 +106,7 @@ def test_partitions_are_those_of_python(database: Database) -> None:
     async def story(store: Store, user: Any) -> None:
         ids = ["a", "order/7", "é漢字", "x" * 255, "\U0010ffff"]
 
+        @settings(max_examples=100)
         @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)))
         def draw(drawn: list[str]) -> None:
             ids.extend(drawn)
