@@ -1,4 +1,4 @@
-"""`AsyncTimers` on asyncio's own loop and on uvloop."""
+"""`AsyncTimers` on asyncio's own loop, on uvloop and on ours."""
 
 import asyncio
 import collections
@@ -22,6 +22,7 @@ PATIENCE_SECONDS = 120
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.SelectorEventLoop,
     "uvloop": uvloop.new_event_loop,
+    "tickwheel": aio.EventLoop,
 }
 
 Main = Callable[[], Awaitable[None]]
@@ -678,3 +679,124 @@ def test_an_interrupt_that_takes_the_call_of_the_timers_with_it_stops_none_on_ou
     assert "periodic" in ran
     timers.stop()
     loop.close()
+
+
+@pytest.mark.parametrize("age", ["0s", "30d", "365d", "36500d"])
+def test_on_our_loop_a_timer_is_at_most_one_tick_late_and_wakes_it_once(age: str) -> None:
+    clock, turns, late = VirtualClock(), list[int](), list[int]()
+    clock.advance(age)
+
+    class Counted(AsyncTimers):
+        def _turn(self) -> None:
+            turns.append(clock.monotonic_ns())
+            super()._turn()
+
+    async def main() -> None:
+        for phase_ns in range(0, 1_000_000, 99_000):
+            clock.advance_ns(1_000_000 - clock.monotonic_ns() % 1_000_000 + phase_ns)
+            async with Counted() as timers:
+                for wait_ns in range(1_000_000, 3_000_000, 97_000):
+                    done, deadline_ns = asyncio.Event(), clock.monotonic_ns() + wait_ns
+                    timers.after(wait_ns / 1e9, done.set)
+                    await done.wait()
+                    late.append(clock.monotonic_ns() - deadline_ns)
+
+    aio.run(asyncio.wait_for(main(), 3600), clock=clock)
+    assert 0 <= min(late) <= max(late) < 1_000_000
+    assert len(turns) == len(late)
+
+
+def test_on_our_loop_overdue_timers_run_without_a_pause_between_batches() -> None:
+    clock, ran = VirtualClock(), list[int]()
+
+    async def main() -> None:
+        async with AsyncTimers() as timers:
+            for _ in range(5000):
+                timers.after(1, lambda: ran.append(clock.monotonic_ns()))
+            await asyncio.sleep(2)
+
+    aio.run(main(), clock=clock)
+    assert (len(ran), set(ran)) == (5000, {10**9})
+
+
+def test_timers_run_on_a_loop_whose_calls_take_no_weak_references() -> None:
+    class Proxy(asyncio.SelectorEventLoop):
+        def call_later(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+            return Slotted(super().call_later(*args, **options))
+
+    class Slotted:
+        __slots__ = ("call",)
+
+        def __init__(self, call: asyncio.TimerHandle) -> None:
+            self.call = call
+
+        def cancel(self) -> None:
+            self.call.cancel()
+
+    async def main() -> int:
+        done = asyncio.Event()
+        async with AsyncTimers() as timers:
+            later, sooner = timers.after(60, print), timers.after(0.001, done.set)
+            await done.wait()
+            return later.count + sooner.count
+
+    with asyncio.Runner(loop_factory=Proxy) as runner:
+        assert runner.run(main()) == 1
+
+
+def test_on_our_loop_beside_a_sleep_of_years_time_goes_on() -> None:
+    clock, ran = VirtualClock(), list[float]()
+
+    async def main() -> None:
+        async with AsyncTimers() as timers:
+            timers.every("17d", lambda: ran.append(clock.monotonic()))
+            await asyncio.sleep(400 * 86_400)
+
+    aio.run(main(), clock=clock)
+    assert len(ran) == 400 // 17
+
+
+def test_on_our_loop_a_pause_and_another_speed_make_no_timer_early() -> None:
+    clock, late = VirtualClock(), list[int]()
+
+    async def main() -> None:
+        async with AsyncTimers() as timers:
+            for speed in (1, 3, 0.7, 1):
+                timers.speed = speed
+                timers.pause()
+                clock.advance_ns(123_457)
+                timers.resume()
+                for wait_ns in range(100_000, 5_000_000, 370_001):
+                    done, deadline_ns = asyncio.Event(), timers.now_ns() + wait_ns
+                    timers.after(wait_ns / 1e9, done.set)
+                    await done.wait()
+                    late.append(timers.now_ns() - deadline_ns)
+
+    aio.run(asyncio.wait_for(main(), 3600), clock=clock)
+    assert min(late) >= 0
+    assert max(late) < 1_000_000 + 3 * 1_000_000
+
+
+def test_on_our_loop_and_the_systems_clock_a_timer_is_asked_for_at_the_end_of_its_own_tick() -> None:
+    ticks = list[tuple[int, int]]()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, aio.EventLoop)
+        for step in range(1, 200):
+            wait_ns = 10**9 + step * 142_857
+            with AsyncTimers() as timers:
+                before_ns = SystemClock().monotonic_ns()
+                timers.after(wait_ns / 1e9, print)
+                after_ns = SystemClock().monotonic_ns()
+                assert timers._call is not None
+                call: Any = timers._call()
+                first, last = (
+                    -(-(now_ns + wait_ns - loop._origin_ns) // loop._tick_ns) for now_ns in (before_ns, after_ns)
+                )
+                if first == last and after_ns - before_ns < loop._tick_ns // 2:
+                    ticks.append((call.due, first))
+
+    aio.run(main())
+    assert len(ticks) > 20
+    assert [asked for asked, _ in ticks] == [end for _, end in ticks]

@@ -78,7 +78,8 @@ class AsyncTimers(AbstractTimers):
         self._unbegun: dict[TimerHandle, Run] = {}  # what timers are held for
         if isinstance(loop, EventLoop):
             loop._interrupted.add(self)
-            if loop._virtual:
+            self._time.align(loop._origin_ns, loop._tick_ns)
+            if loop._virtual is not None:
                 self._slow_ns = DURATION_NS_MAX  # a callback takes time only if it moves the clock, to simulate that
 
     @property
@@ -112,7 +113,7 @@ class AsyncTimers(AbstractTimers):
                 return
             awaited = registry.awaited
             try:
-                self._arm(to_delay(self._loop, wait_ns))
+                self._arm(wait_ns)
             except BaseException:  # the loop is closed, or an interrupt came: the next timer asks it again
                 registry.awaited = TICK_MAX
                 raise
@@ -120,13 +121,28 @@ class AsyncTimers(AbstractTimers):
                 return
             # A destructor or a signal handler has started an earlier timer meanwhile, whose call was replaced.
 
-    def _arm(self, delay: float) -> None:
-        """Have the loop call after a delay, instead of when it would have. A call that it drops is restored."""
+    def _arm(self, wait_ns: int) -> None:
+        """Have the loop call after a wait, instead of when it would have. A call that it drops is restored."""
         alarm = partial(self._turn)
-        call = self._loop.call_later(delay, alarm, context=self._context)
+        call = self._call_after(wait_ns, alarm)
         before = self._call
         self._call, self._dropped = weakly(call), ref(alarm, partial(_restore_call, self._registry, ref(self)))
         cancel(before)
+
+    def _call_after(self, wait_ns: int, alarm: Callable[[], None]) -> asyncio.Handle:
+        loop = self._loop
+        if wait_ns == 0:
+            return loop.call_soon(alarm, context=self._context)
+        if isinstance(loop, EventLoop) and self._shares_ticks(loop):
+            # The wait ends with a tick of the loop, which takes a moment in a tick for its end: the middle of it leaves
+            # room for what has passed since the clock was read, with which the next tick would be asked for.
+            wait_ns -= loop._tick_ns // 2
+        return loop.call_later(to_delay(loop, wait_ns), alarm, context=self._context)
+
+    def _shares_ticks(self, loop: EventLoop) -> bool:
+        """Tell whether each tick of these timers ends with one of the loop's, so that being late by both is avoided."""
+        tick_ns = loop._tick_ns
+        return self._registry._tick_ns % tick_ns == 0 and self._time.is_aligned(loop._origin_ns, tick_ns)
 
     def _end_driver(self) -> None:
         self._disarm()
@@ -226,7 +242,9 @@ class AsyncTimers(AbstractTimers):
 
 def clock_of(loop: asyncio.AbstractEventLoop) -> Clock:
     """Return a clock that goes with the time of a loop: the system's, where that is what the loop reads."""
-    own = isinstance(loop, EventLoop) and type(loop).time is EventLoop.time and not loop._virtual
+    if isinstance(loop, EventLoop) and loop._virtual is not None:
+        return loop._virtual  # to the nanosecond, which a float that counts years cannot tell
+    own = isinstance(loop, EventLoop) and type(loop).time is EventLoop.time
     return SystemClock() if own or reads_system_clock(loop) or counts_milliseconds(loop) else LoopClock(loop)
 
 

@@ -58,14 +58,15 @@ class EventLoop(asyncio.SelectorEventLoop):
         if not isinstance(geometry, Geometry):
             raise InvalidOption("geometry", geometry, "a Geometry of tickwheel.wheels")
         check_tick(geometry, TICK_NS_MIN)
-        self._virtual = clock is not None
+        self._virtual = clock
         if clock is not None:
             self.time = clock.monotonic
             selector = JumpingSelector(clock, selector, self._next_ns)
-            self._tick_ns, self._origin_ns = geometry.tick_ns, clock.monotonic_ns()
         super().__init__(selector)
         self._interrupted: WeakSet[Any] = WeakSet()  # AsyncTimers to be told of an interrupt
         self._timers = LoopWheel(self, self.time, EventLoop._wake_at, geometry)
+        self._tick_ns = geometry.tick_ns
+        self._origin_ns = round(self._timers._origin * 1e9) if clock is None else clock.monotonic_ns()
 
     time = staticmethod(
         SystemClock.monotonic
@@ -113,7 +114,7 @@ class EventLoop(asyncio.SelectorEventLoop):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as it is there
         """Wait for the threads of the default executor; on virtual time without a limit, which would be over first."""
-        limit = () if timeout is None or self._virtual else (timeout,)
+        limit = () if timeout is None or self._virtual is not None else (timeout,)
         await super().shutdown_default_executor(*limit)
 
     def _examine(self, call: Call, method: str) -> None:

@@ -53,6 +53,18 @@ class ScaledClock:
         left_ns = until_ns - self.now_ns()
         return left_ns if self.speed == 1.0 else -int(-left_ns // self.speed)
 
+    def align(self, origin_ns: int, tick_ns: int) -> None:
+        """Let its ticks begin when those do that are counted from a moment of the clock; only when it is new.
+
+        It begins somewhere in its first tick then, instead of with it.
+        """
+        clock_ns = self._read_ns()
+        self._anchor(clock_ns, (clock_ns - origin_ns) % tick_ns, 1.0, paused=False)
+
+    def is_aligned(self, origin_ns: int, tick_ns: int) -> bool:
+        """Tell whether they do: not at another speed, nor after a pause."""
+        return self._plain and (self._behind_ns - origin_ns) % tick_ns == 0
+
     def set_paused(self, *, paused: bool) -> None:
         """Let it stand still, or go on."""
         clock_ns = self._read_ns()
