@@ -32,8 +32,7 @@ __all__ = ["EVERYBODY", "PROMISES", "Fault", "Line", "Target", "Verdict", "Wall"
 EVERYBODY: Final = "*"
 ACCURACY_NS: Final = 2_000_000  # of comparing two clocks
 WRITE_NS: Final = 2_000_000_000  # from the end of a run until its outcome is written, at the most
-# A lost notification is found by the rescan, every 30 s; the rest is for a machine that has other things to do.
-LATE_NS: Final = 90_000_000_000
+LATE_NS: Final = 30_000_000_000  # on a machine that has other things to do
 SHOWN_MAX: Final = 10  # ids in a report
 STEP_NS: Final = 100_000_000  # what is claimed when a clock is set may begin by how it was, for twice as long as it may
 PROMISES: Final = ("missed", "early", "late", "duplicate", "stale", "unwanted", "twice", "crowded")  # as above

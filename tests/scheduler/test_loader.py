@@ -1,15 +1,18 @@
 """The due index is bounded, and what is left out of it keeps nothing else from running."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
 
 from tests.scheduler.worlds import World
+from tickwheel.errors import StoreUnavailable
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.scheduler.engine import loader, ready_tasks
 from tickwheel.scheduler.engine.ready_tasks import SLACK, ReadyTasks
-from tickwheel.stores import Due
+from tickwheel.stores import Due, Store
+from tickwheel.stores.contract import Change
 from tickwheel.stores.memory import MemoryStore
 from tickwheel.tasks import Status
 
@@ -180,3 +183,93 @@ def test_what_is_due_much_later_stays_in_the_store(world: World, monkeypatch: py
 
     world.play(story)
     assert max(event.late_ms or 0 for event in world.events) == 0
+
+
+class SlowStore:
+    """Any store, but what is read arrives three seconds later."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in ("due", "overdue"):
+            return found
+
+        async def read(*arguments: Any) -> list[Due]:
+            page: list[Due] = await found(*arguments)
+            await asyncio.sleep(3)
+            return page
+
+        return read
+
+
+@pytest.mark.parametrize("stops_after_s", range(30, 42))  # one period of reading on
+def test_partitions_that_are_taken_over_while_others_are_read_are_read_too(stops_after_s: int) -> None:
+    world = World(rescan_ms=600_000, horizon_ms=20_000, lease_ttl_ms=3_000)
+    world.store = cast("Store", SlowStore(world.store))
+
+    async def story() -> int:
+        async with world.scheduler(run=False) as adder, world.scheduler():
+            leaving = world.scheduler()
+            await leaving.start()
+            first_ms = world.now()
+            await adder.add_many(
+                {"handler": "note", "args": {"what": str(number)}, "delay": 30 + number / 10} for number in range(400)
+            )
+            await asyncio.sleep(stops_after_s)
+            await leaving.stop(0)
+            await asyncio.sleep(700)
+            return first_ms
+
+    first_ms = world.perform(story)
+    assert len(world.ran) == 400
+    assert max(at - first_ms - 30_000 - 100 * int(what) for at, what in world.ran) < 20_000
+
+
+class SuspendedStore:
+    """Any store, but the second look at what is overdue takes eight seconds, and it tells nothing of changes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._looks = 0
+        self.lost = asyncio.Event()  # and from then on, that some may have been lost
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name != "overdue":
+            return found
+
+        async def overdue(*arguments: Any) -> list[Due]:
+            self._looks += 1
+            if self._looks == 2:
+                await asyncio.sleep(8)
+            page: list[Due] = await found(*arguments)
+            return page
+
+        return overdue
+
+    async def changes(self, _: object) -> AsyncIterator[dict[int, Change]]:
+        await self.lost.wait()
+        self.lost.clear()
+        raise StoreUnavailable("notifications may have been lost")
+        yield {}
+
+
+def test_a_node_that_was_suspended_while_it_read_what_is_overdue_reads_it_again_soon(world: World) -> None:
+    async def story() -> None:
+        memory, suspended = world.store, SuspendedStore(world.store)
+        async with world.scheduler(run=False) as adder:
+            world.store = cast("Store", suspended)
+            async with world.scheduler():
+                await asyncio.sleep(9)
+                world.store = memory
+                await adder.add("note", {"what": "x"})
+                begun_ms = world.now()
+                await asyncio.sleep(0.5)
+                suspended.lost.set()
+                await asyncio.sleep(20)
+        assert [what for _, what in world.ran] == ["x"]
+        assert world.ran[0][0] - begun_ms < 2_000
+
+    world.perform(story)

@@ -36,6 +36,9 @@ FIRST_PAGES: Final = 10  # read before a start is over; the rest follows
 ENTERED_MAX: Final = 250  # entries in one step of the loop: about a millisecond
 PASS_NS_MIN: Final = 50_000_000  # between two passes through what is overdue
 PASS_SHARE: Final = 5  # and so many times as long as the last one took; reading on may take half of the time
+PAGE_NS_MAX: Final = (
+    100_000_000  # that count as taken for a page: one takes longer if the process is suspended meanwhile
+)
 
 Position = tuple[int, str]  # run_at and id
 
@@ -66,6 +69,8 @@ class Loader:
         self._wake = wake
         self._until: Position = (self._now(), "")  # everything to come up to here is in the index
         self._reading_until = 0
+        self._extending = asyncio.Lock()  # held by who reads what is to come: one at a time knows how far
+        self._restarts = 0  # how often that was begun again, for new partitions or after a step of the clock
         self._pass_at_ns = 0  # when what is overdue may be read again
         self._wanted = asyncio.Event()  # something is to be read
         self._room = asyncio.Event()  # a handler has room for more of what was left out
@@ -97,9 +102,8 @@ class Loader:
         """Read the first pages of what is due in new partitions; return how many are overdue, up to 10,000."""
         if len(self._index.wheel) >= WHEEL_MAX:
             self._index.clear_wheel()
-        self._until = (self._now(), "")
         await self._load_overdue(leases, FIRST_PAGES)
-        await self._extend(FIRST_PAGES)
+        await self._extend(FIRST_PAGES, restart=True)
         self.refresh()
         return await self._count_overdue(leases)
 
@@ -123,14 +127,13 @@ class Loader:
         self._set_back = False
         self._index.clear(self._now())
         self._queues.forget(self._now())
-        self._until = (self._now(), "")
 
     async def load(self) -> None:
         """Read what there is room for; wait until there is more to be read."""
         self._wanted.clear()
         if self._set_back:
             self._reload()
-            await self._extend(FIRST_PAGES)
+            await self._extend(FIRST_PAGES, restart=True)
         now_ns = self._clock.monotonic_ns()
         if now_ns >= self._rescan_at_ns:
             self._rescan_at_ns = now_ns + self._options.rescan_ms * 1_000_000
@@ -151,7 +154,7 @@ class Loader:
         """Read more of handlers that have room for it, from where they were left until they have their share."""
         await self._room.wait()
         self._room.clear()
-        begun_ns = self._clock.monotonic_ns()
+        begun_ns, pages = self._clock.monotonic_ns(), 0
         ready = self._index.ready
         handlers, first = ready.admit_again()
         if first is None:
@@ -163,6 +166,7 @@ class Loader:
             leases, now = self._ownership.kept(), self._now()
             while after is not None:
                 page = await self._overdue_page(leases, now, after, others=self._queues.left_out()) if leases else []
+                pages += 1
                 await self._enter_overdue(page)
                 if len(page) < self._options.batch_max:
                     return
@@ -176,7 +180,7 @@ class Loader:
             raise
         finally:
             self._reading_on = set()
-            await asyncio.sleep((self._clock.monotonic_ns() - begun_ns) / 1e9)
+            await asyncio.sleep(self._took_ns(begun_ns, pages) / 1e9)
 
     async def _pass(self) -> None:
         """Read what is overdue; not all the time, however much of it there is."""
@@ -184,12 +188,16 @@ class Loader:
         self._stale = False
         begun_ns = self._clock.monotonic_ns()
         try:
-            await self._load_overdue(self._ownership.kept())
+            pages = await self._load_overdue(self._ownership.kept())
         except BaseException:
             self._stale = True
             raise
-        ended_ns = self._clock.monotonic_ns()
-        self._pass_at_ns = ended_ns + max(PASS_NS_MIN, (ended_ns - begun_ns) * PASS_SHARE)
+        rest_ns = max(PASS_NS_MIN, self._took_ns(begun_ns, pages) * PASS_SHARE)
+        self._pass_at_ns = self._clock.monotonic_ns() + rest_ns
+
+    def _took_ns(self, begun_ns: int, pages: int) -> int:
+        """Return how long it took to read so many pages, as far as that was work."""
+        return min(self._clock.monotonic_ns() - begun_ns, pages * PAGE_NS_MAX)
 
     async def _rest(self) -> None:
         wait_ms = (self._rescan_at_ns - self._clock.monotonic_ns()) // 1_000_000
@@ -207,9 +215,9 @@ class Loader:
 
     # -- what is overdue
 
-    async def _load_overdue(self, leases: list[Lease], pages_max: int | None = None) -> None:
-        """Read what is due, the best of each handler."""
-        now = self._now()
+    async def _load_overdue(self, leases: list[Lease], pages_max: int | None = None) -> int:
+        """Read what is due, the best of each handler; return how many pages that were."""
+        now, pages = self._now(), 0
         if not self._ranks:
             self._index.ready.admit_again()
         after: Rank | None = None
@@ -217,6 +225,7 @@ class Loader:
         for _ in range(pages_max) if pages_max is not None else count():
             others = queues | self._reading_on  # what is read on is read in order, and only once
             page = await self._overdue_page(leases, now, after, others) if leases else []
+            pages += 1
             await self._enter_overdue(page)
             if len(page) < self._options.batch_max:
                 break
@@ -225,6 +234,7 @@ class Loader:
             after = page[-1].rank
             if self._ranks:
                 queues.update(self._queues.leave_out_behind(after, queues))
+        return pages
 
     async def _overdue_page(
         self, leases: list[Lease], now: int, after: Rank | None, others: Collection[str]
@@ -251,9 +261,22 @@ class Loader:
 
     # -- what is to come
 
-    async def _extend(self, pages_max: int | None = None) -> None:
-        """Read what is to come, if less than half of the horizon is loaded and there is room."""
-        leases, horizon = self._ownership.kept(), self._options.horizon_ms
+    async def _extend(self, pages_max: int | None = None, *, restart: bool = False) -> None:
+        """Read what is to come, if less than half of the horizon is loaded and there is room.
+
+        A restart reads it again from now, for all partitions. Who reads meanwhile, without the new ones, stops:
+
+            load     kept: 1 2      page  page ------> stops: how far it came says nothing of partition 3
+            begin    kept: 1 2 3               restart, page  page  page
+        """
+        self._restarts += restart
+        async with self._extending:
+            if restart:
+                self._until = (self._now(), "")
+            await self._read_to_come(pages_max)
+
+    async def _read_to_come(self, pages_max: int | None) -> None:
+        leases, horizon, restarts = self._ownership.kept(), self._options.horizon_ms, self._restarts
         until = self._now() + horizon
         if self._until[0] >= until - horizon // 2:
             return
@@ -264,6 +287,8 @@ class Loader:
                     return
                 page = await self._store.due(leases, until, self._until, self._options.batch_max)
                 await self._enter_page(page)
+                if restarts != self._restarts:
+                    return
                 if len(page) < self._options.batch_max:
                     self._until = (until, LAST_ID)
                     return
@@ -324,7 +349,8 @@ class Loader:
 
     async def _trim(self) -> None:
         """Take out what is due last, of much more than there is room for: it was added here, in the loaded range."""
-        self._until = await self._index.trim_wheel(WHEEL_MAX, ENTERED_MAX), ""
+        async with self._extending:
+            self._until = await self._index.trim_wheel(WHEEL_MAX, ENTERED_MAX), ""
 
     def enter(self, page: Iterable[Due]) -> None:
         """Enter tasks into the index, or into their queues."""
