@@ -800,3 +800,41 @@ def test_on_our_loop_and_the_systems_clock_a_timer_is_asked_for_at_the_end_of_it
     aio.run(main())
     assert len(ticks) > 20
     assert [asked for asked, _ in ticks] == [end for _, end in ticks]
+
+
+def test_timers_run_on_a_virtual_loop_of_the_users_that_counts_from_1970() -> None:
+    class VirtualLoop(asyncio.SelectorEventLoop):
+        now = 1_700_000_000.0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._clock_resolution = 1e-6  # what a float can tell at that age
+            self._turns = 0
+            selector: Any = self._selector  # type: ignore[attr-defined]
+            real = selector.select
+
+            def select(timeout: float | None = None) -> Any:
+                self._turns += 1
+                if self._turns > 100_000:
+                    raise AssertionError(f"time stands still at {self.now}")
+                self.now += timeout or 0
+                return real(0)
+
+            selector.select = select
+
+        def time(self) -> float:
+            return self.now
+
+    async def main() -> list[float]:
+        late, loop = list[float](), asyncio.get_running_loop()
+        with AsyncTimers() as timers:
+            for _ in range(1000):
+                done, deadline = asyncio.Event(), loop.time() + 0.013
+                timers.after(0.013, done.set)
+                await done.wait()
+                late.append(loop.time() - deadline)
+        return late
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        late = runner.run(main())
+    assert -1e-6 < min(late) <= max(late) < 0.001 + 1e-6

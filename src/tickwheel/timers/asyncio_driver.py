@@ -9,6 +9,7 @@ However many timers there are, the loop holds one: a call at the moment the whee
 """
 
 import asyncio
+import math
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -137,7 +138,10 @@ class AsyncTimers(AbstractTimers):
             # The wait ends with a tick of the loop, which takes a moment in a tick for its end: the middle of it leaves
             # room for what has passed since the clock was read, with which the next tick would be asked for.
             wait_ns -= loop._tick_ns // 2
-        return loop.call_later(to_delay(loop, wait_ns), alarm, context=self._context)
+        delay = to_delay(loop, wait_ns)
+        if isinstance(self._clock, LoopClock):
+            delay = max(delay, math.ulp(loop.time()))  # a float that counts from 1970 cannot tell some nanoseconds
+        return loop.call_later(delay, alarm, context=self._context)
 
     def _shares_ticks(self, loop: EventLoop) -> bool:
         """Tell whether each tick of these timers ends with one of the loop's, so that being late by both is avoided."""
