@@ -174,7 +174,7 @@ def build_update(task: Task, args: object, wishes: Mapping[str, Any], now_ns: in
     if said & {"delay", "at", "every", "cron"}:
         trigger = changed.get("trigger", task.trigger)
         first = _first(wishes, trigger, now_ns)
-        changed |= _moved(task, first, _asked_for(trigger, first, now_ns))
+        changed |= _moved(task, trigger, first, _asked_for(trigger, first, now_ns))
     if args is not None or "meta" in said:
         meta = changed.get("meta", task.meta)
         changed["args"] = _checked(task.args if args is None else args, meta)
@@ -191,9 +191,13 @@ def _check_update(after: Task, said: Collection[str]) -> None:
         _check_times(after.times, after.trigger)
 
 
-def _moved(task: Task, first: int, grid_at: int | None) -> dict[str, Any]:
-    """Return what changes with the time of a task; a run_now is made all the same."""
-    if task.next_at is not None and not task.has_begun and task.status is Status.PENDING:
+def _moved(task: Task, trigger: Trigger, first: int, grid_at: int | None) -> dict[str, Any]:
+    """Return what changes with the time of a task; a run_now of a series is made all the same.
+
+    Of a task that runs once it is withdrawn: it would be the only run, and the new time would be lost.
+    """
+    extra = task.next_at is not None and not isinstance(trigger, Once)
+    if extra and not task.has_begun and task.status is Status.PENDING:
         return {"next_at": first, "grid_at": grid_at}
     return {"run_at": first, "occurrence_at": first, **FRESH, "grid_at": grid_at}  # another time, another occurrence
 

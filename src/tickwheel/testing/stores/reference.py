@@ -213,11 +213,20 @@ class Modelled:
         return True
 
     def update(
-        self, args: dict[str, Any], every: "tuple[int, int] | None" = None, times: int | None = None
+        self,
+        args: dict[str, Any],
+        every: "tuple[int, int] | None" = None,
+        times: int | None = None,
+        moment: int | None = None,
     ) -> bool | None:
-        """Change the arguments, and maybe the series: of a running one from its next occurrence on."""
+        """Change the arguments, and maybe the series: of a running one from its next occurrence on.
+
+        A moment is for tasks that run once.
+        """
         if self.state == "pending":
             self.args = args
+            if moment is not None:
+                self._move(moment)
             if every is not None:
                 self._follow_grid(*every)
             if times is not None:
@@ -232,6 +241,15 @@ class Modelled:
             return None
         self._change_later(args, every, times)
         return True
+
+    def _move(self, moment: int) -> None:
+        """Run once at another time; a run_now that has not begun is withdrawn, for it would be the only run."""
+        assert self.interval_ms is None
+        self.due_at = self.occurrence_at = moment
+        self.back_at, self.forced = None, False
+        self._begin_occurrence()
+        if self.later is not None and self.later[2] is not None:
+            self.later[2].origin = moment
 
     def _change_later(self, args: dict[str, Any], every: "tuple[int, int] | None", times: int | None) -> None:
         how, _, new = self.later or ("update", {}, None)
