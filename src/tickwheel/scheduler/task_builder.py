@@ -16,7 +16,7 @@ from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidDuration, InvalidSchedule, InvalidTask, PayloadTooLarge
 from tickwheel.stores.validation import MOMENT_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
 from tickwheel.tasks.destinations import Webhook, check_webhook
-from tickwheel.tasks.fields import choice, flag, invalid, json_object, known, text, whole
+from tickwheel.tasks.fields import choice, flag, invalid, is_a, items_of, json_object, known, text, whole
 from tickwheel.tasks.policies import (
     LATE_MODES,
     OVERLAPS,
@@ -217,9 +217,10 @@ def _check_at_most_once(at_most_once: bool, retry: RetryPolicy) -> None:  # noqa
 
 def _tags(tags: object) -> list[str]:
     """Return tags without repetitions."""
-    if not isinstance(tags, (list, tuple)) or len(tags) > TAGS_MAX:
+    given = items_of("tags", tags) if is_a(tags, list) or is_a(tags, tuple) else None
+    if given is None or len(given) > TAGS_MAX:
         raise invalid("tags", tags, f"a list of at most {TAGS_MAX} words")
-    return list(dict.fromkeys([text("tags", tag, TAG_CHARS_MAX) for tag in tags]))
+    return list(dict.fromkeys([text("tags", tag, TAG_CHARS_MAX) for tag in given]))
 
 
 def _times(wishes: Mapping[str, Any], trigger: Trigger) -> int:
@@ -336,7 +337,7 @@ def _late(wishes: Mapping[str, Any]) -> LatePolicy:
     late = wishes.get("late", RUN_ONCE)
     if type(late) is LatePolicy:
         return late.shared()
-    if isinstance(late, str):
+    if is_a(late, str):
         mode: Any = choice("late", late, LATE_MODES, InvalidSchedule)
         return LatePolicy(mode=mode).shared()
     raise invalid("late", late, f"one of {', '.join(LATE_MODES)}, or a LatePolicy", InvalidSchedule)
