@@ -90,7 +90,12 @@ def to_ns(duration: Duration) -> int:
         return duration * SECOND_NS
     if type(duration) is str:
         return _from_text(duration)
-    return _from_value(duration)
+    try:
+        return _from_value(duration)
+    except (InvalidDuration, RecursionError, MemoryError):
+        raise
+    except Exception as error:  # whatever a class of the caller's raises
+        raise InvalidDuration(duration, f"its class raises {type(error).__name__}") from error
 
 
 def _from_value(given: object) -> int:

@@ -12,9 +12,11 @@ import pytest
 from tests.scheduler.flaky import FlakyStore
 from tests.scheduler.worlds import World
 from tickwheel.errors import DuplicateTask, StoreUnavailable
-from tickwheel.scheduler import AsyncScheduler
+from tickwheel.scheduler import AsyncScheduler, Scheduler
+from tickwheel.scheduler.engine.listener import Listener
 from tickwheel.stores.contract import Conflict
 from tickwheel.tasks import Status, Task
+from tickwheel.workers.contract import Job
 
 
 @pytest.fixture
@@ -335,6 +337,53 @@ def test_of_a_hundred_that_another_process_cancels_none_begins_after_the_answer(
     asyncio.run(main())
     assert len(answered_s) == 100
     assert [name for name in began_s if began_s[name] > answered_s[name]] == []
+
+
+@pytest.mark.parametrize("pool", ["loop", "thread", "process"])
+def test_what_another_process_cancels_after_it_has_a_worker_does_not_begin(
+    pool: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cancel returns between the check on the event loop and the first line of the handler."""
+    url, touched = f"sqlite:///{tmp_path}/tasks.db", tmp_path / "touched"
+    other = Scheduler(url, run=False)
+    begin = Job.begin
+    answers: list[Task] = []
+
+    def cancel_first(job: Job) -> bool:
+        if job.task.id == "a" and not answers:
+            answers.append(other.cancel("a", "not needed"))
+        return begin(job)
+
+    async def hear_nothing(_: Listener) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Job, "begin", cancel_first)
+    monkeypatch.setattr(Listener, "listen", hear_nothing)  # it would be in time, more often than not
+
+    async def main() -> Task:
+        async with AsyncScheduler(url, threads=1, processes=1) as scheduler:
+            scheduler.task("loop")(touch_async)
+            scheduler.task("thread")(touch)
+            scheduler.task("process", pool="process")(touch)
+            await scheduler.add(pool, {"path": str(touched)}, id="a")
+            while (await scheduler.get("a")).status not in (Status.CANCELLED, Status.COMPLETED):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert await scheduler.history("a") == []
+            return await scheduler.get("a")
+
+    with other:
+        task = asyncio.run(main())
+    assert [answer.cancel_requested for answer in answers] == [True]
+    assert not touched.exists()
+    assert (task.status, task.reason, task.started_at) == (Status.CANCELLED, "not needed", None)
+
+
+def touch(path: str) -> None:
+    Path(path).touch()
+
+
+async def touch_async(path: str) -> None:
+    touch(path)
 
 
 def test_a_claimed_task_does_not_begin_while_its_cancel_waits_for_another_claim(

@@ -261,3 +261,25 @@ def test_what_is_old_by_elapsed_time_is_purged_after_a_step() -> None:
         assert not (await scheduler.list()).tasks
 
     world.play(story)
+
+
+def test_a_retried_series_goes_on_within_an_interval_of_a_run_now_before_the_step_is_noticed(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+        await world.node.add("note", {"what": "a"}, every="10s", times=1, id="a")
+        await asyncio.sleep(11)
+        await world.node.stop()
+        async with world.scheduler(run=False) as client:
+            assert (await client.retry("a")).status is Status.PENDING
+            world.clock.step_wall(-HOUR * 10**9)
+            asked = world.now()
+            await client.run_now("a")
+            await client.amend("a", times=-1)
+        await world.begin()
+        await asyncio.sleep(25)
+        runs = world.runs("a")[1:]  # without the first, by a clock that was ahead
+        assert len(runs) in (3, 4)
+        assert all(later - earlier <= 10_000 for earlier, later in pairwise([asked, *runs]))
+        await world.node.stop()
+
+    world.perform(story)

@@ -285,9 +285,10 @@ class EngineMachine(RuleBasedStateMachine):
             args = {"does": ["return", "raise"], "n": span}
             modelled = self.witness.model.get(name)
             recurring = modelled is not None and modelled.interval_ms is not None
-            self.witness.change = (args, 5_000 if flag and recurring else None)
-            every = {"every": 5} if flag and recurring else {}
-            answer = self.call(place, lambda scheduler: scheduler.amend(name, args, **every))
+            every_ms, delay_ms = (5_000, None) if recurring else (None, span)
+            self.witness.change = (args, every_ms, delay_ms) if flag else (args, None, None)
+            when = ({"every": 5} if recurring else {"delay": span / 1000}) if flag else {}
+            answer = self.call(place, lambda scheduler: scheduler.amend(name, args, **when))
         elif verb == "delete" and not flag:
             return
         else:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tickwheel.errors import InvalidOption, TickwheelError, UnknownOption
+from tickwheel.errors import InvalidOption, InvalidTask, TickwheelError, UnknownOption
 from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.tasks import LatePolicy, RetryPolicy, Task, Webhook
 
@@ -443,3 +443,69 @@ def try_all(scheduler: AsyncScheduler, loop: asyncio.AbstractEventLoop) -> None:
         call(scheduler.delete(task.id))
 
     try_one()
+
+
+class Hostile(Exception):
+    """What a class of the caller's raises."""
+
+
+def hostile(kind: type, *methods: str) -> Any:
+    """Make a subclass of a builtin type some of whose methods raise."""
+
+    def refuse(*_: object, **__: object) -> Any:
+        raise Hostile
+
+    return type(f"Hostile{kind.__name__}", (kind,), dict.fromkeys(methods, refuse))
+
+
+STR = hostile(str, "__len__", "encode", "__eq__", "__hash__", "__str__", "__repr__", "isascii", "__contains__")
+DATETIME = hostile(datetime, "utcoffset", "timestamp", "__sub__", "__rsub__", "astimezone", "__repr__")
+DICT = hostile(dict, "items", "__iter__", "get", "__contains__", "__repr__")
+LIST = hostile(list, "__iter__", "__len__", "__repr__")
+TIMEDELTA = hostile(timedelta, "__floordiv__", "total_seconds", "__repr__")
+CLASSLESS = hostile(object, "__getattribute__", "__repr__")
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"args": DICT(a=1)}, "args"),
+        ({"args": {"inner": DICT(a=1)}}, "args"),
+        ({"args": {"inner": LIST([1])}}, "args"),
+        ({"args": {"inner": CLASSLESS()}}, "args"),
+        ({"args": CLASSLESS()}, "args"),
+        ({"meta": DICT(a=1)}, "meta"),
+        ({"tags": LIST(["a"])}, "tags"),
+        ({"at": DATETIME(2040, 1, 1, tzinfo=UTC)}, "at"),
+        ({"expires_at": DATETIME(2040, 1, 1, tzinfo=UTC)}, "expires_at"),
+        ({"delay": TIMEDELTA(seconds=5)}, "delay"),
+        ({"every": TIMEDELTA(seconds=5)}, "every"),
+        ({"timeout": CLASSLESS()}, "timeout"),
+        ({"priority": CLASSLESS()}, "priority"),
+        ({"at_most_once": CLASSLESS()}, "at_most_once"),
+    ],
+)
+def test_a_class_that_raises_is_an_error_naming_the_field_and_nothing_is_added(
+    scheduler: Scheduler, fields: dict[str, Any], named: str
+) -> None:
+    before = scheduler.counts()
+    with pytest.raises(TickwheelError) as raised:
+        scheduler.add("note", **fields)
+    assert raised.value.field == named
+    assert str(raised.value)
+    assert scheduler.counts() == before
+
+
+def test_text_of_a_class_that_raises_becomes_plain_text(scheduler: Scheduler) -> None:
+    task = scheduler.add(
+        STR("note"), {"what": STR("x")}, id=STR("hostile"), delay=STR("1h"), tags=[STR("t")], on_conflict=STR("keep")
+    )
+    there = scheduler.get("hostile")
+    assert (there.handler, there.args, there.tags) == ("note", {"what": "x"}, ["t"])
+    assert {type(each) for each in (task.id, task.handler, task.tags[0], task.args["what"])} == {str}
+
+
+def test_a_task_whose_class_raises_keeps_its_batch_from_being_added(scheduler: Scheduler) -> None:
+    with pytest.raises(InvalidTask):
+        scheduler.add_many([{"handler": "note"}, DICT(handler="note")])
+    assert sum(scheduler.counts().values()) == 0

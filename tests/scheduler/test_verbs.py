@@ -143,6 +143,58 @@ class ContestedStore(MemoryStore):
         return found
 
 
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_new_time_for_a_task_that_runs_once_withdraws_a_run_now(world: World, *, paused: bool) -> None:
+    """It would be the only run, and the new time would be lost."""
+
+    async def story() -> None:
+        async with world.scheduler(run=False) as client:
+            await client.add("note", {"what": "a"}, delay=1000, id="a")
+            if paused:
+                await client.pause("a")
+            await client.run_now("a")
+            amended = await client.amend("a", delay=50)
+            assert (amended.run_at, amended.run_now_requested) == (world.now() + 50_000, False)
+        async with world.scheduler() as scheduler:
+            await asyncio.sleep(100)
+            if paused:
+                assert world.ran == []
+                await scheduler.resume("a")
+            await asyncio.sleep(10)
+            assert (await scheduler.get("a")).status is Status.COMPLETED
+        assert [moment for moment, _ in world.ran] == [world.now() - 10_000 if paused else amended.run_at]
+
+    world.perform(story)
+
+
+@pytest.mark.parametrize("trigger", [{"every": "1h"}, {"cron": "0 * * * *"}])
+def test_a_new_time_for_a_series_holds_after_the_extra_run_of_a_run_now(world: World, trigger: dict[str, Any]) -> None:
+    async def story() -> None:
+        async with world.scheduler(run=False) as client:
+            await client.add("note", {"what": "a"}, id="a", **trigger)
+            asked = await client.run_now("a")
+            amended = await client.amend("a", delay=50)
+            assert amended.next_at == world.now() + 50_000
+        async with world.scheduler():
+            await asyncio.sleep(100)
+        assert [moment for moment, _ in world.ran] == [asked.run_at, amended.next_at]
+
+    world.perform(story)
+
+
+def test_other_fields_of_a_task_are_changed_without_withdrawing_a_run_now(world: World) -> None:
+    async def story() -> None:
+        async with world.scheduler(run=False) as client:
+            await client.add("note", {"what": "a"}, delay=1000, id="a")
+            asked = await client.run_now("a")
+            await client.amend("a", {"what": "other"}, priority=7)
+        async with world.scheduler():
+            await asyncio.sleep(10)
+        assert world.ran == [(asked.run_at, "other")]
+
+    world.perform(story)
+
+
 def test_a_task_is_amended_however_often_others_change_it(world: World) -> None:
     async def main() -> None:
         store = ContestedStore(now_ms=world.now)

@@ -564,9 +564,10 @@ class WitnessedStore:
     async def _saw_amend(self, found: Any, tasks: Sequence[Task], *, now_up: int | None) -> Any:
         if now_up is None:
             return await self._saw_correction(found, tasks)
-        args, every_ms = self._witness.change
+        args, every_ms, delay_ms = self._witness.change
         every = None if every_ms is None else (every_ms, now_up + every_ms)
-        return await self._saw_verb(tasks[0].id, found(tasks), lambda model: model.update(args, every))
+        moment = None if delay_ms is None else now_up + delay_ms
+        return await self._saw_verb(tasks[0].id, found(tasks), lambda model: model.update(args, every, moment=moment))
 
     async def _saw_correction(self, found: Any, tasks: Sequence[Task]) -> Any:
         ids = [task.id for task in tasks]

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,27 @@ def test_what_others_tell_of_running_tasks_is_counted_at_once(
         assert dict(receiver.running_changes()) == counted
         assert told == [{0: Change(7, 7, runs=runs)}]
         assert dict(receiver.running_changes()) == counted, "once"
+        receiver.end()
+        sender.end()
+
+    asyncio.run(main())
+
+
+def test_a_thread_that_counts_changes_has_them_told_on_the_event_loop(tmp_path: Path) -> None:
+    async def main() -> None:
+        everywhere = News.unknown([0, 1])
+        told: list[tuple[News, int]] = []
+        receiver = Notifier(tmp_path / "tasks.db", everywhere, lambda news: told.append((news, threading.get_ident())))
+        receiver.listen(str(tmp_path / LOCK))
+        sender = Notifier(tmp_path / "tasks.db", everywhere, lambda _: None)
+        sender.send(1, News({0: Change(7, 7, runs=True)}), [LOCK])
+        counted: list[int] = []
+        thread = threading.Thread(target=lambda: counted.append(receiver.running_changes()[0]))
+        thread.start()
+        thread.join()  # holding up the loop, which would receive it first
+        assert (counted, told) == ([1], [])
+        await asyncio.sleep(0)
+        assert told == [({0: Change(7, 7, runs=True)}, threading.get_ident())]
         receiver.end()
         sender.end()
 

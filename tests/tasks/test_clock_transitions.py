@@ -180,3 +180,23 @@ def test_what_was_retried_and_then_given_a_time_waits_for_it() -> None:
     retried = transitions.retry(replace(ran(SECOND), status=Status.CANCELLED), BEFORE)
     moved = transitions.reschedule(retried, BEFORE + 10_000)
     assert transitions.set_back(moved, NOW, BEFORE) is moved
+
+
+def test_a_series_that_was_retried_goes_on_within_an_interval_after_a_run_now() -> None:
+    """The clock is set back after the retry, and run_now is asked for before that is noticed."""
+    retried = transitions.retry(replace(ran(SECOND), status=Status.CANCELLED), BEFORE + 300)
+    asked = transitions.run_now(retried, NOW)
+    assert (asked.run_at, asked.version) == (NOW, retried.version + 1)
+    after = transitions.succeed(transitions.claim(asked, NOW), None, NOW + 10).task
+    assert after.run_at == NOW + 800, "the grid is as it was"
+
+
+def test_a_series_that_was_retried_and_paused_goes_on_within_an_interval_after_a_run_now() -> None:
+    retried = transitions.retry(replace(ran(SECOND), status=Status.CANCELLED), BEFORE + 300)
+    asked = transitions.run_now(transitions.pause(retried), BEFORE + 400)
+    assert asked.next_at == BEFORE + 300
+    corrected = transitions.set_back(asked, NOW, BEFORE + 1_000)
+    assert (corrected.run_at, corrected.next_at) == (NOW, NOW)
+    assert transitions.set_back(corrected, NOW, BEFORE + 1_000) is corrected
+    after = transitions.succeed(transitions.claim(corrected, NOW), None, NOW + 10).task
+    assert after.run_at == NOW + 800, "the grid is as it was"

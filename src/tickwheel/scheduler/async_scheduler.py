@@ -329,12 +329,13 @@ class AsyncScheduler(Verbs):
         **wishes: Unpack[TaskFields],
     ) -> Task:
         """Add a task for a handler, a webhook or a queue; it is durable when this returns."""
+        on_conflict = check_on_conflict(on_conflict)
         conflict = await self.add_one({"handler": handler, "args": args, **wishes}, on_conflict=on_conflict)
         return _marked(conflict, on_conflict)
 
     async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
-        check_on_conflict(on_conflict)
+        on_conflict = check_on_conflict(on_conflict)
         if not isinstance(tasks, Iterable):
             raise invalid("tasks", tasks, "an iterable of dicts, each of what add() takes")
         await self._set_clock()

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from tickwheel.errors import InvalidTask
 from tickwheel.tasks import destinations
-from tickwheel.tasks.fields import NAME_CHARS_MAX, invalid, text
+from tickwheel.tasks.fields import NAME_CHARS_MAX, invalid, is_a, text
 from tickwheel.tasks.registry import Handler, Registry
 
 __all__ = ["WebhookSender", "find_handler"]
@@ -48,13 +48,14 @@ def find_handler(registry: Registry, wishes: Mapping[str, Any], *, here: bool) -
 def _function(registry: Registry, handler: str | Callable[..., Any] | None, *, here: bool) -> Handler:
     if handler is None:
         raise InvalidTask("a task goes to a handler, a webhook or a queue: say which").within("handler")
-    if not isinstance(handler, str):
+    if not is_a(handler, str):
         if not callable(handler):
             raise invalid("handler", handler, "the name of a handler, or its function")
         return registry.find(registry.name_of(handler))
+    name = str.__str__(handler)  # which is hashed
     if here:
-        return registry.find(destinations.check_function(handler))
-    elsewhere = _elsewhere(handler)
+        return registry.find(destinations.check_function(name))
+    elsewhere = _elsewhere(name)
     return registry.get(elsewhere.name) or elsewhere  # one that is registered here brings its policy
 
 

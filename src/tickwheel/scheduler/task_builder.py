@@ -16,7 +16,7 @@ from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidDuration, InvalidSchedule, InvalidTask, PayloadTooLarge
 from tickwheel.stores.validation import MOMENT_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
 from tickwheel.tasks.destinations import Webhook, check_webhook
-from tickwheel.tasks.fields import choice, flag, invalid, json_object, known, text, whole
+from tickwheel.tasks.fields import choice, flag, invalid, is_a, items_of, json_object, known, text, whole
 from tickwheel.tasks.policies import (
     LATE_MODES,
     OVERLAPS,
@@ -174,7 +174,7 @@ def build_update(task: Task, args: object, wishes: Mapping[str, Any], now_ns: in
     if said & {"delay", "at", "every", "cron"}:
         trigger = changed.get("trigger", task.trigger)
         first = _first(wishes, trigger, now_ns)
-        changed |= _moved(task, first, _asked_for(trigger, first, now_ns))
+        changed |= _moved(task, trigger, first, _asked_for(trigger, first, now_ns))
     if args is not None or "meta" in said:
         meta = changed.get("meta", task.meta)
         changed["args"] = _checked(task.args if args is None else args, meta)
@@ -191,9 +191,13 @@ def _check_update(after: Task, said: Collection[str]) -> None:
         _check_times(after.times, after.trigger)
 
 
-def _moved(task: Task, first: int, grid_at: int | None) -> dict[str, Any]:
-    """Return what changes with the time of a task; a run_now is made all the same."""
-    if task.next_at is not None and not task.has_begun and task.status is Status.PENDING:
+def _moved(task: Task, trigger: Trigger, first: int, grid_at: int | None) -> dict[str, Any]:
+    """Return what changes with the time of a task; a run_now of a series is made all the same.
+
+    Of a task that runs once it is withdrawn: it would be the only run, and the new time would be lost.
+    """
+    extra = task.next_at is not None and not isinstance(trigger, Once)
+    if extra and not task.has_begun and task.status is Status.PENDING:
         return {"next_at": first, "grid_at": grid_at}
     return {"run_at": first, "occurrence_at": first, **FRESH, "grid_at": grid_at}  # another time, another occurrence
 
@@ -213,9 +217,10 @@ def _check_at_most_once(at_most_once: bool, retry: RetryPolicy) -> None:  # noqa
 
 def _tags(tags: object) -> list[str]:
     """Return tags without repetitions."""
-    if not isinstance(tags, (list, tuple)) or len(tags) > TAGS_MAX:
+    given = items_of("tags", tags) if is_a(tags, list) or is_a(tags, tuple) else None
+    if given is None or len(given) > TAGS_MAX:
         raise invalid("tags", tags, f"a list of at most {TAGS_MAX} words")
-    return list(dict.fromkeys([text("tags", tag, TAG_CHARS_MAX) for tag in tags]))
+    return list(dict.fromkeys([text("tags", tag, TAG_CHARS_MAX) for tag in given]))
 
 
 def _times(wishes: Mapping[str, Any], trigger: Trigger) -> int:
@@ -332,7 +337,7 @@ def _late(wishes: Mapping[str, Any]) -> LatePolicy:
     late = wishes.get("late", RUN_ONCE)
     if type(late) is LatePolicy:
         return late.shared()
-    if isinstance(late, str):
+    if is_a(late, str):
         mode: Any = choice("late", late, LATE_MODES, InvalidSchedule)
         return LatePolicy(mode=mode).shared()
     raise invalid("late", late, f"one of {', '.join(LATE_MODES)}, or a LatePolicy", InvalidSchedule)

@@ -43,7 +43,7 @@ from tickwheel.stores.contract import (
 from tickwheel.stores.validation import check_batch, check_id, check_on_conflict, check_readable, check_reason
 from tickwheel.tasks import transitions
 from tickwheel.tasks.explain import Around, explain, is_due
-from tickwheel.tasks.fields import invalid, whole
+from tickwheel.tasks.fields import invalid, is_a, whole
 from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
 from tickwheel.tasks.registry import Handler, Registry
 
@@ -182,7 +182,7 @@ class Verbs(ABC):
 
     async def add_one(self, wishes: Mapping[str, Any], *, on_conflict: OnConflict = "reject") -> Conflict:
         """Add a task, a dict of what `add` takes, and say whether it is the one that is in the store now."""
-        check_on_conflict(on_conflict)
+        on_conflict = check_on_conflict(on_conflict)
         await self._set_clock()
         now_ns = self._now_ns()
         task = self._draft(wishes, self._new_ids(now_ns // 1_000_000, 1), now_ns)
@@ -192,21 +192,24 @@ class Verbs(ABC):
         self, tasks: Sequence[Mapping[str, Any]], *, on_conflict: OnConflict = "reject"
     ) -> list[Conflict | TickwheelError]:
         """Add those tasks that can be added, in one commit; for each of the others, say why not."""
-        check_on_conflict(on_conflict)
+        on_conflict = check_on_conflict(on_conflict)
         check_batch(tasks)
         await self._set_clock()
         now_ns = self._now_ns()
         new_ids = self._new_ids(now_ns // 1_000_000, len(tasks))
         answers: list[Conflict | TickwheelError | None] = [None] * len(tasks)
         drafts: dict[int, Task] = {}
+        named: dict[int, Task] = {}  # of these, those whose ids were given
         for place, wishes in enumerate(tasks):
             try:
-                task = self._draft(wishes, new_ids, now_ns)
+                said = plain_fields(wishes)
+                task = self._draft(said, new_ids, now_ns)
                 transitions.check_debounce(task, on_conflict)
                 drafts[place] = task
+                if "id" in said:
+                    named[place] = task
             except TickwheelError as error:
                 answers[place] = error
-        named = {place: task for place, task in drafts.items() if "id" in tasks[place]}
         async with self._kept_from_beginning(named.values(), on_conflict):
             refused = await self._refused(named, on_conflict) if named else {}  # a new id is nobody else's
             while True:
@@ -232,8 +235,7 @@ class Verbs(ABC):
 
     def _draft(self, wishes: Mapping[str, Any], new_ids: Iterator[str], now_ns: int) -> Task:
         """Make a task of what a caller says."""
-        if type(wishes) is not dict and not isinstance(wishes, Mapping):
-            raise invalid("tasks", wishes, "dicts, each of what add() takes")
+        wishes = plain_fields(wishes)
         handler = find_handler(self._registry, wishes, here=self._run)
         task_id = wishes["id"] if "id" in wishes else next(new_ids)
         return build_task(handler, wishes, task_id, now_ns, self._opened.partitions)
@@ -420,6 +422,18 @@ class Verbs(ABC):
         if action == "delete":
             return await store.remove(ids)
         return await store.run_now(ids)
+
+
+def plain_fields(wishes: object) -> Mapping[str, Any]:
+    """Return what a caller says of a task as a plain dict, which runs no code of the caller's when it is read."""
+    if type(wishes) is dict:
+        return wishes
+    if is_a(wishes, Mapping):  # type: ignore[type-abstract]
+        try:
+            return {str.__str__(name) if is_a(name, str) else name: value for name, value in wishes.items()}
+        except Exception as error:
+            raise invalid("tasks", wishes, f"dicts; its class raises {type(error).__name__}") from error
+    raise invalid("tasks", wishes, "dicts, each of what add() takes")
 
 
 def aimed_at(action: Action, wanted: Filter) -> Filter:

@@ -6,7 +6,7 @@ tickwheel.errors.InvalidLimit: limit must be an int from 1 to 1,000, not 0; ask 
 """
 
 from collections.abc import Sequence
-from typing import Final, get_args
+from typing import Final, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from tickwheel.errors import (
     shown,
 )
 from tickwheel.stores.contract import PAGE_MAX, Finish, OnConflict
-from tickwheel.tasks.fields import NAME_CHARS_MAX, invalid, sayable, text
+from tickwheel.tasks.fields import NAME_CHARS_MAX, invalid, is_a, sayable, text
 from tickwheel.tasks.record import LEGAL, Status, Task
 
 __all__ = [
@@ -71,11 +71,12 @@ def check_moment(moment: object) -> None:
         raise InvalidTask(f"a time is in whole milliseconds since 1970, not {moment!r}")
 
 
-def check_on_conflict(on_conflict: object) -> None:
-    """Refuse a way of dealing with duplicates that there is not."""
-    if not isinstance(on_conflict, str) or on_conflict not in WAYS:
-        given = on_conflict if isinstance(on_conflict, str) else shown(on_conflict)
+def check_on_conflict(on_conflict: object) -> OnConflict:
+    """Return a way of dealing with duplicates as plain text; refuse one that there is not."""
+    given = str.__str__(on_conflict) if is_a(on_conflict, str) else shown(on_conflict)
+    if not is_a(on_conflict, str) or given not in WAYS:
         raise UnknownOption(f"on_conflict={given}", [f"on_conflict={way}" for way in WAYS])
+    return cast("OnConflict", given)
 
 
 def check_new(tasks: Sequence[Task], partitions: int) -> None:

@@ -13,11 +13,13 @@ Traceback (most recent call last):
 tickwheel.errors.InvalidTask: unknown field 'prioritty'; did you mean 'priority'?
 
 Subclasses of str, int, float, list and dict, enums among them, become the plain type. A bool is not a number.
+
+What a value is, its type says: `isinstance` asks the value for its `__class__` besides, which is the caller's code.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeGuard, TypeVar
 
 import msgspec
 
@@ -29,6 +31,8 @@ __all__ = [
     "choice",
     "flag",
     "invalid",
+    "is_a",
+    "items_of",
     "json_object",
     "json_value",
     "known",
@@ -43,6 +47,13 @@ SPAN_MS_MAX: Final = 31_557_600_000_000  # 1,000 years, the longest duration the
 DEPTH_MAX: Final = 100  # of containers within each other: readers recurse, and may be deep in a program themselves
 JSON_INT_MIN: Final = -(2**63)  # what readers of JSON take: 64 bits, with a sign or without
 JSON_INT_MAX: Final = 2**64 - 1
+
+T = TypeVar("T")
+
+
+def is_a(value: object, kind: type[T]) -> TypeGuard[T]:
+    """Tell whether a value is of a type, by its own type alone."""
+    return issubclass(type(value), kind)
 
 
 def invalid(field: str, value: object, expected: str, kind: type[TickwheelError] = InvalidTask) -> TickwheelError:
@@ -66,7 +77,7 @@ def known(given: Iterable[object], names: Collection[str]) -> None:
 
 def whole(field: str, value: object, least: int, most: int, kind: type[TickwheelError] = InvalidTask) -> int:
     """Return a whole number within bounds."""
-    if isinstance(value, int) and not isinstance(value, bool):
+    if value is not True and value is not False and is_a(value, int):  # once it is an int, a bool is 1 or 0
         plain = int.__index__(value)
         if least <= plain <= most:
             return plain
@@ -75,21 +86,26 @@ def whole(field: str, value: object, least: int, most: int, kind: type[Tickwheel
 
 def number(field: str, value: object, least: float, most: float, kind: type[TickwheelError] = InvalidTask) -> float:
     """Return a number within bounds; NaN is within none."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most:
-        return float(value)
+    plain: float | None = None
+    if is_a(value, float):
+        plain = float.__float__(value)
+    elif value is not True and value is not False and is_a(value, int):
+        plain = int.__index__(value)
+    if plain is not None and least <= plain <= most:
+        return float(plain)
     raise invalid(field, value, f"a number from {least:,g} to {most:,g}", kind)
 
 
 def flag(field: str, value: object, kind: type[TickwheelError] = InvalidTask) -> bool:
     """Return what is either true or false."""
-    if isinstance(value, bool):
-        return value
+    if value is True or value is False:
+        return value is True
     raise invalid(field, value, "True or False", kind)
 
 
 def choice(field: str, value: object, choices: Collection[str], kind: type[TickwheelError] = InvalidTask) -> str:
     """Return one of a few words."""
-    if isinstance(value, str):
+    if is_a(value, str):
         plain = str.__str__(value)
         if plain in choices:
             return plain
@@ -101,7 +117,7 @@ def text(field: str, value: object, most: int, least: int = 1, kind: type[Tickwh
     """Return text of so many characters that every store can keep."""
     if type(value) is str and least <= len(value) <= most and sayable(value):  # as with almost every task
         return value
-    if isinstance(value, str) and least <= str.__len__(value) <= most:
+    if is_a(value, str) and least <= str.__len__(value) <= most:
         plain = str.__str__(value)
         if sayable(plain):
             return plain
@@ -126,49 +142,58 @@ def sayable(text: str) -> bool:
 
 def json_object(field: str, value: object) -> dict[str, Any]:
     """Return a copy of a mapping as it will come out of JSON again."""
-    if not isinstance(value, Mapping):
+    if not is_a(value, Mapping):  # type: ignore[type-abstract]
         raise invalid(field, value, "a dict of names and JSON values")
     return _json_mapping(field, value, 1)
 
 
 def json_value(field: str, value: object, depth: int = 0) -> Any:  # noqa: PLR0911 - one for each kind of value
     """Return a copy of a value as it will come out of JSON again; what JSON has no word for is refused."""
-    if value is None or isinstance(value, bool):
+    if value is None or value is True or value is False:
         return value
-    if isinstance(value, str):
+    if is_a(value, str):
         return _json_text(field, value)
-    if isinstance(value, int):
+    if is_a(value, int):
         if not JSON_INT_MIN <= int.__index__(value) <= JSON_INT_MAX:
             raise _unfit(field, "an int of more than 64 bits")
         return int.__index__(value)
-    if isinstance(value, float):
+    if is_a(value, float):
         return _json_float(field, value)
     if depth >= DEPTH_MAX:
         raise _unfit(field, f"containers more than {DEPTH_MAX} levels deep")
-    if isinstance(value, Mapping):
+    if is_a(value, Mapping):  # type: ignore[type-abstract]
         return _json_mapping(field, value, depth + 1)
-    if isinstance(value, (list, tuple)):
-        return [json_value(field, each, depth + 1) for each in value]
+    if is_a(value, list) or is_a(value, tuple):
+        return [json_value(field, each, depth + 1) for each in items_of(field, value)]
     return _json_other(field, value, depth + 1)
 
 
 def _json_mapping(field: str, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
     copy: dict[str, Any] = {}
     try:
-        items = list(value.items())
+        items = [(name, each) for name, each in value.items()]
     except Exception as error:  # whatever a class of the caller's raises
         raise _unfit(field, f"a {type(value).__name__} whose items() raises {type(error).__name__}") from error
     for name, each in items:
-        if not isinstance(name, str):
+        if not is_a(name, str):
             raise _unfit(field, f"the name {shown(name)}, which is not text")
         copy[_json_text(field, name)] = json_value(field, each, depth)
     return copy
 
 
+def items_of(field: str, value: Iterable[object]) -> list[object]:
+    """Return what a list or tuple has."""
+    try:
+        return list(value)
+    except Exception as error:  # whatever a class of the caller's raises
+        raise _unfit(field, f"a {type(value).__name__} whose items raise {type(error).__name__}") from error
+
+
 def _json_float(field: str, value: float) -> float:
-    if not isfinite(value):
-        raise _unfit(field, f"{float(value)}, which is no number in JSON")
-    return float(value)
+    plain = float.__float__(value)
+    if not isfinite(plain):
+        raise _unfit(field, f"{plain}, which is no number in JSON")
+    return plain
 
 
 def _json_text(field: str, value: str) -> str:

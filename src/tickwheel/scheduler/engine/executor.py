@@ -11,7 +11,8 @@ lease must not have run out by a clock that goes on while the machine sleeps:
 
     claim ------------- suspended for 5 s ------------- begin?    no: another node may have run it
 
-If other processes changed running tasks since the claim, the task is read again: it may have been asked to stop.
+If other processes changed running tasks since the claim, the task is read again: it may have been asked to stop. What
+has a worker by then is released instead.
 
     claim ------------- cancel by another process ----- begin?    no: it is cancelled
 
@@ -55,7 +56,7 @@ IN_DOUBT: Final = "released before it began: its claim may have been given up"
 class Flight:
     """A claimed task, from its claim until the store has its outcome; the gate that its run has to pass."""
 
-    __slots__ = ("_executor", "begun", "epoch", "heard", "pool", "started_at", "task")
+    __slots__ = ("_executor", "begun", "epoch", "heard", "pool", "refusal", "started_at", "task")
 
     def __init__(self, executor: "Executor", task: Task, epoch: int, heard: int) -> None:
         self._executor = executor
@@ -65,6 +66,7 @@ class Flight:
         self.pool: PoolName = "loop"  # where its handler runs, once that is known
         self.begun: Task | None = None  # as it begins, once it has a worker
         self.started_at: int | None = None  # when its handler was called
+        self.refusal = NOT_VALID  # why its handler was not called, if it was not
 
     def admit(self) -> bool:
         """Decide whether it may begin, now that a worker is free; if not, settle it."""
@@ -81,7 +83,7 @@ class Flight:
                 completer.release(task, NOT_VALID)
         elif task.run_at > now:
             completer.release(task, SET_BACK)
-        elif waited and executor._store.running_changes().get(task.partition, 0) != self.heard:
+        elif waited and self._was_changed():
             completer.release(task, CHANGED)
         elif (begun := completer.begin(task, now)) is not None:
             self.begun = begun
@@ -95,6 +97,9 @@ class Flight:
         executor, task = self._executor, self.task
         if not executor._ownership.covers(task.partition, self.epoch):
             return False
+        if self._was_changed():  # while a thread or a process got ready, or others on the loop had their turn
+            self.refusal = CHANGED
+            return False
         now = executor._clock.time_ns() // 1_000_000
         if task.expires_at is not None and transitions.has_expired(task, now):
             return False
@@ -106,6 +111,10 @@ class Flight:
         elif executor._events.listeners and self.pool == "process" and executor._loop is not None:
             executor._loop.call_soon_threadsafe(executor._emit_started, self)
         return True
+
+    def _was_changed(self) -> bool:
+        """Tell whether others changed running tasks of its partition since it was read: this one, maybe."""
+        return self._executor._store.running_changes().get(self.task.partition, 0) != self.heard
 
 
 class Executor:
@@ -335,12 +344,12 @@ class Executor:
         self._events.emit("started", task, now, late_ms=now - task.run_at)
 
     def _on_outcome(self, task: Task, outcome: Outcome) -> None:
+        flight = self._flights.get(task.id)
         if isinstance(outcome.error, RunNotBegun) and not outcome.raised:
             self._completer.check_clock()
             if self._completer.begin(task, self._completer.now()) is not None:  # it has not expired
-                self._completer.release(task, NOT_VALID)
+                self._completer.release(task, NOT_VALID if flight is None else flight.refusal)
             return
-        flight = self._flights.get(task.id)
         if flight is not None:
             if flight.started_at is None and isinstance(outcome.error, RunCancelled) and not outcome.raised:
                 self._cancel_before_begin(task, outcome.error)

@@ -15,6 +15,7 @@ Who asks whether a node responds sends `PING`, and receives `PONG` from its even
 import asyncio
 import errno
 import os
+import select
 import socket
 import sys
 import threading
@@ -63,7 +64,9 @@ class Notifier:
         self._tell = tell  # on the loop
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
+        self._draining = threading.Lock()  # until what was received is counted: others would not see it anywhere
         self._sockets: dict[str, socket.socket] = {}  # by the path of their lock file
+        self._poll = None if sys.platform == "win32" else select.poll()  # of these; to find nothing costs a microsecond
         self._known = 0  # every change up to this one is known
         self._beyond: set[int] = set()  # so are these, after a gap
         self._sender: socket.socket | None = None
@@ -78,7 +81,7 @@ class Notifier:
 
     def listen(self, lock_path: str) -> None:
         """Receive what is sent to a node; where that does not work, the table `changes` is looked at more often."""
-        if sys.platform == "win32":
+        if sys.platform == "win32" or self._poll is None:
             return
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
@@ -89,6 +92,7 @@ class Notifier:
             receiver.close()
             return
         self._sockets[lock_path] = receiver
+        self._poll.register(receiver, select.POLLIN)
 
     def close(self, lock_path: str) -> None:
         """Receive nothing for a node any more."""
@@ -96,14 +100,11 @@ class Notifier:
         if receiver is not None:
             if not self._loop.is_closed():
                 self._loop.remove_reader(receiver.fileno())
+            assert self._poll is not None
+            self._poll.unregister(receiver)
             receiver.close()
             with suppress(OSError):
                 os.unlink(socket_path(lock_path))  # noqa: PTH108 - a string, as the others
-
-    def running_changes(self) -> Mapping[int, int]:
-        """Count the changes of running tasks that others told of until now: what they sent before they returned."""
-        self._receive()
-        return self._running
 
     def _receive(self) -> None:
         news = self.drain()
@@ -112,25 +113,42 @@ class Notifier:
 
     # -- on any thread
 
+    def running_changes(self) -> Mapping[int, int]:
+        """Count the changes of running tasks that others told of until now: what they sent before they returned."""
+        news = self.drain()
+        if news and asyncio._get_running_loop() is self._loop:
+            self._tell(news)
+        elif news:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._tell, news)
+        return self._running
+
     def drain(self) -> News:
         """Return what was changed, by all that was received since the last time."""
         news = News()
-        for receiver in list(self._sockets.values()):
-            datagrams = list(receive(receiver))
-            for datagram in datagrams:
-                with suppress(msgspec.MsgspecError, ValueError):  # not from one of ours
-                    number, changes = _decode(datagram)
-                    if not self.know(number):
-                        continue
-                    if changes is None:
-                        news.merge(self._everywhere)
-                    for partition, first, last, runs in changes or ():
-                        if partition in self._everywhere:
-                            news.add(partition, Change(first, last, runs))
-            if len(datagrams) >= QUEUE_FULL:  # more may have been sent than it could keep, and are found by looking
-                self.count(self._everywhere)
-        self.count(news)
+        with self._draining:
+            if self._poll is None or not self._poll.poll(0):
+                return news
+            for receiver in list(self._sockets.values()):
+                datagrams = list(receive(receiver))
+                for datagram in datagrams:
+                    with suppress(msgspec.MsgspecError, ValueError):  # not from one of ours
+                        self._read(datagram, news)
+                if len(datagrams) >= QUEUE_FULL:  # more may have been sent than it could keep, and are found by looking
+                    self.count(self._everywhere)
+            if news:
+                self.count(news)
         return news
+
+    def _read(self, datagram: bytes, news: News) -> None:
+        number, changes = _decode(datagram)
+        if not self.know(number):
+            return
+        if changes is None:
+            news.merge(self._everywhere)
+        for partition, first, last, runs in changes or ():
+            if partition in self._everywhere:
+                news.add(partition, Change(first, last, runs))
 
     def count(self, news: News) -> None:
         """Count what others changed."""

@@ -27,7 +27,10 @@ def set_back(task: Task, now: int, before: int = 0) -> Task:
 
     `before` is what the clock showed then, as far as it is known: nothing is known of when a series was resumed.
     """
-    if task.next_at is not None and (point := _point_from_now(task, task.next_at, now, before, 0)) is not None:
+    if task.next_at is not None and task.next_at == task.retry_at and not task.has_begun:
+        if task.next_at > now + STEP_MS:  # `retry` asked for it now, by a clock that was ahead
+            task = replace(task, next_at=now, retry_at=now, grid_at=point_used_up(task, now))
+    elif task.next_at is not None and (point := _point_from_now(task, task.next_at, now, before, 0)) is not None:
         task = replace(task, next_at=point)  # after a run that run_now asked for, and that is made now
     if task.run_at <= now + STEP_MS:
         return task

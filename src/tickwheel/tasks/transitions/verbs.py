@@ -248,11 +248,18 @@ def update(there: Task, wanted: Task, now: int) -> Task:
 
 
 def run_now(task: Task, now: int) -> Task:
-    """Let a task that waits run now, also if it is paused; a series gets one more run, and its grid stays."""
+    """Let a task that waits run now, also if it is paused; a series gets one more run, and its grid stays.
+
+    What `retry` asked for is to run now as well: after a clock that was ahead was set back, this is that run.
+    """
     check_waits(task)
     if task.run_now_requested or (task.run_at <= now and not task.paused):
         return task
     version = task.version + 1
+    if task.retry_at == task.run_at and not task.has_begun:
+        task = set_back(task, now)
+        if task.run_at <= now and not task.paused:
+            return replace(task, version=version)
     if task.has_begun:
         return replace(
             task, run_at=min(task.run_at, now), retry_at=task.run_at, run_now_requested=True, version=version

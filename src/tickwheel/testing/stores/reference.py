@@ -213,11 +213,20 @@ class Modelled:
         return True
 
     def update(
-        self, args: dict[str, Any], every: "tuple[int, int] | None" = None, times: int | None = None
+        self,
+        args: dict[str, Any],
+        every: "tuple[int, int] | None" = None,
+        times: int | None = None,
+        moment: int | None = None,
     ) -> bool | None:
-        """Change the arguments, and maybe the series: of a running one from its next occurrence on."""
+        """Change the arguments, and maybe the series: of a running one from its next occurrence on.
+
+        A moment is for tasks that run once.
+        """
         if self.state == "pending":
             self.args = args
+            if moment is not None:
+                self._move(moment)
             if every is not None:
                 self._follow_grid(*every)
             if times is not None:
@@ -232,6 +241,15 @@ class Modelled:
             return None
         self._change_later(args, every, times)
         return True
+
+    def _move(self, moment: int) -> None:
+        """Run once at another time; a run_now that has not begun is withdrawn, for it would be the only run."""
+        assert self.interval_ms is None
+        self.due_at = self.occurrence_at = moment
+        self.back_at, self.forced = None, False
+        self._begin_occurrence()
+        if self.later is not None and self.later[2] is not None:
+            self.later[2].origin = moment
 
     def _change_later(self, args: dict[str, Any], every: "tuple[int, int] | None", times: int | None) -> None:
         how, _, new = self.later or ("update", {}, None)
@@ -266,6 +284,10 @@ class Modelled:
             return None
         if self.forced or (self.due_at <= now and not self.paused):
             return False
+        if self.retried_at == self.due_at and not self.active and self.due_at > now + STEP_MS:
+            self._retry_at(now)  # it was asked for by a clock that was ahead: this is that run
+            if not self.paused:
+                return True
         self.forced = True
         if self.active:
             self.due_at, self.tried_at = min(self.due_at, now), self.due_at
@@ -279,16 +301,19 @@ class Modelled:
         if self.state not in FINISHED:
             return False
         self.state, self.paused, self.forced, self.asked_to_stop = "pending", False, False, ""
-        self.due_at = self.occurrence_at = now
         self.back_at, self.missed_until = None, 0
         self._begin_occurrence()
-        self.retried_at = now
+        self._retry_at(now)
         if self.interval_ms is None:
             self.runs = 0
         else:
-            self.point = self.after(now) - self.interval_ms
             self.runs = min(self.runs, self.times - 1) if self.times > 0 else self.runs
         return True
+
+    def _retry_at(self, moment: int) -> None:
+        """Make the run that `retry` asked for at a moment; the grid stays."""
+        self.due_at = self.occurrence_at = self.retried_at = moment
+        self.point = moment if self.interval_ms is None else self.after(moment) - self.interval_ms
 
     def debounce(self, new: "Modelled") -> bool:
         """Take new arguments and a new time, or keep them for one following run, also if this one is to stop."""
@@ -323,11 +348,18 @@ class Modelled:
         if self.state != "pending":
             return False
         follows = back_at is not None and back_at != self.back_at
-        if follows and not (self.back_at is not None and self._is_near(back_at, self.back_at, now - LATER_MS, now)):
+        retried = self.retried_at is not None and self.retried_at == self.back_at
+        if follows and back_at is not None and retried:
+            if not now - STEP_MS - LATER_MS <= back_at <= now:
+                return False
+        elif follows and not (self.back_at is not None and self._is_near(back_at, self.back_at, now - LATER_MS, now)):
             return False
         if not (follows and due_at == self.due_at) and not self._set_back_run(due_at, now):
             return False
-        if follows and back_at is not None:
+        if follows and back_at is not None and retried:
+            self.back_at = self.retried_at = back_at
+            self.point = back_at if self.interval_ms is None else self.after(back_at) - self.interval_ms
+        elif follows and back_at is not None:
             self.back_at = self.point = back_at
         return True
 
@@ -342,8 +374,7 @@ class Modelled:
             self.due_at = due_at
             return True
         if self.retried_at == self.due_at:
-            self.due_at = self.occurrence_at = self.retried_at = due_at
-            self.point = due_at if self.interval_ms is None else self.after(due_at) - self.interval_ms
+            self._retry_at(due_at)
             return now - STEP_MS - LATER_MS <= due_at <= now
         if not self._is_near(due_at, self.due_at, now - STEP_MS - LATER_MS, now):
             return False
