@@ -16,6 +16,7 @@ import uvloop
 
 from tickwheel import AsyncTimers, SystemClock, TimerHandle, VirtualClock, aio
 from tickwheel.errors import InvalidOption, TimersStopped, UnknownOption
+from tickwheel.wheels import Geometry
 
 PATIENCE_SECONDS = 120
 
@@ -838,3 +839,46 @@ def test_timers_run_on_a_virtual_loop_of_the_users_that_counts_from_1970() -> No
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         late = runner.run(main())
     assert -1e-6 < min(late) <= max(late) < 0.001 + 1e-6
+
+
+@pytest.mark.parametrize("kind", ["timeout", "call", "sleep", "timers"])
+def test_virtual_time_does_not_pass_for_what_was_cancelled(kind: str) -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with AsyncTimers() as timers:
+            if kind == "timeout":
+                async with aio.timeout(3600):
+                    await asyncio.sleep(0)
+            elif kind == "call":
+                loop.call_later(3600, print).cancel()
+            elif kind == "sleep":
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.sleep(3600), 0)
+            else:
+                timers.after(3600, print).cancel()
+            before_ns = clock.monotonic_ns()
+            await asyncio.to_thread(time.sleep, 0.01)
+            assert clock.monotonic_ns() == before_ns
+            done = asyncio.Event()
+            timers.after(7200, done.set)
+            await done.wait()
+            assert clock.monotonic_ns() - before_ns == 7200 * 10**9
+
+    aio.run(main(), clock=clock)
+
+
+def test_timers_of_a_finer_tick_than_the_loops_begin_at_zero() -> None:
+    clock = VirtualClock()
+    clock.advance("59m")
+
+    async def main() -> int:
+        clock.advance("59m")
+        with AsyncTimers() as timers:
+            return timers.now_ns()
+
+    with asyncio.Runner(
+        loop_factory=lambda: aio.EventLoop(geometry=Geometry([(3600 * 10**9, 60)]), clock=clock)
+    ) as runner:
+        assert runner.run(main()) == 0

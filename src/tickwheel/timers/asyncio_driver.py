@@ -78,8 +78,9 @@ class AsyncTimers(AbstractTimers):
         self._tasks: set[asyncio.Task[None]] = set()
         self._unbegun: dict[TimerHandle, Run] = {}  # what timers are held for
         if isinstance(loop, EventLoop):
-            loop._interrupted.add(self)
-            self._time.align(loop._origin_ns, loop._tick_ns)
+            loop._async_timers.add(self)
+            if self._registry._tick_ns % loop._tick_ns == 0:
+                self._time.align(loop._origin_ns, loop._tick_ns)
             if loop._virtual is not None:
                 self._slow_ns = DURATION_NS_MAX  # a callback takes time only if it moves the clock, to simulate that
 
@@ -166,6 +167,11 @@ class AsyncTimers(AbstractTimers):
         finally:  # also if SystemExit ends the loop, which finds the rest when it is run again
             if not self._registry.stopped:
                 self._continue()
+
+    def _refresh(self) -> None:
+        """Have the loop call at another moment if the first timer was cancelled; it would be woken for nothing."""
+        if self._call is not None and self._registry.is_woken_early():
+            self._wake()
 
     def _resume(self) -> None:
         """Have the loop call again after an interrupt."""

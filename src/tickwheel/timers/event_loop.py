@@ -63,7 +63,7 @@ class EventLoop(asyncio.SelectorEventLoop):
             self.time = clock.monotonic
             selector = JumpingSelector(clock, selector, self._next_ns)
         super().__init__(selector)
-        self._interrupted: WeakSet[Any] = WeakSet()  # AsyncTimers to be told of an interrupt
+        self._async_timers: WeakSet[Any] = WeakSet()  # AsyncTimers on this loop
         self._timers = LoopWheel(self, self.time, EventLoop._wake_at, geometry)
         self._tick_ns = geometry.tick_ns
         self._origin_ns = round(self._timers._origin * 1e9) if clock is None else clock.monotonic_ns()
@@ -103,7 +103,7 @@ class EventLoop(asyncio.SelectorEventLoop):
         try:
             super().run_forever()
         except BaseException:
-            for timers in list(self._interrupted):
+            for timers in list(self._async_timers):
                 timers._resume()
             raise
 
@@ -146,10 +146,14 @@ class EventLoop(asyncio.SelectorEventLoop):
         self._timers.move_due_when_woken(self._ready)
 
     def _next_ns(self) -> int | None:
-        """Return when the wheel next has work, by a virtual clock; None if all that is pending is at infinity."""
-        if self._timers.awaited > NEVER_TICK:
-            return None
-        return self._origin_ns + self._timers.awaited * self._tick_ns
+        """Return when the wheel next has work, by a virtual clock; None if nothing is pending, or all at infinity.
+
+        The loop may still hold a call for a timer that was cancelled: time does not pass for that.
+        """
+        for timers in list(self._async_timers):
+            timers._refresh()
+        due = self._timers.wheel.next_due()
+        return None if due is None or due > NEVER_TICK else self._origin_ns + due * self._tick_ns
 
 
 class JumpingSelector(selectors.BaseSelector):

@@ -406,6 +406,11 @@ class TimerRegistry(TimerOwner):
         wait_ns = None if due is None else self.time.wait_ns(due * self._tick_ns)
         return None if wait_ns is None else max(wait_ns, 0)
 
+    def is_woken_early(self) -> bool:
+        """Tell whether the driver sleeps until a tick that has no work any more."""
+        due = self.wheel.next_due()
+        return 0 < self.awaited < (TICK_MAX if due is None else due)
+
     def collect(self) -> list[TimerHandle]:
         """Move what is due now from the wheel to the due ring, and return it: up to a batch, in bounded time.
 

@@ -222,7 +222,10 @@ class AbstractTimers(TimersCore, ABC):
     # -- time
 
     def now_ns(self) -> int:
-        """Read the time the timers go by: the clock's since they were made, less pauses, times the speed."""
+        """Read the time the timers go by: the clock's since they were made, less pauses, times the speed.
+
+        On an `aio.EventLoop` it may count from the beginning of the loop's tick in which they were made.
+        """
         return self._time.now_ns()
 
     def pause(self) -> None:
