@@ -153,7 +153,9 @@ class EventLoop(asyncio.SelectorEventLoop):
         for timers in list(self._async_timers):
             timers._refresh()
         due = self._timers.wheel.next_due()
-        return None if due is None or due > NEVER_TICK else self._origin_ns + due * self._tick_ns
+        # What it says of far slots is when to look again, and may be before the call that is held.
+        tick = None if due is None else max(due, self._timers.awaited)
+        return None if tick is None or tick > NEVER_TICK else self._origin_ns + tick * self._tick_ns
 
 
 class JumpingSelector(selectors.BaseSelector):
