@@ -74,7 +74,10 @@ def serving(folder: Path, *options: str, token: str | None = None, port: int | N
     ]
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     log = folder / "serve.log"
-    with log.open("wb") as out, httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
+    # A connection for each request: one that is kept may be closed by the server just when it is used again.
+    limits = httpx.Limits(max_keepalive_connections=0)
+    address = f"http://127.0.0.1:{port}"
+    with log.open("wb") as out, httpx.Client(base_url=address, headers=headers, limits=limits) as client:
         process = subprocess.Popen(command, stdout=out, stderr=out)
         try:
             _await_ready(client, process, log)

@@ -751,3 +751,32 @@ def test_a_bad_timeout_is_refused(clock: VirtualClock, maxsize: int, timeout: An
 def test_a_bad_maxsize_is_refused(kind: Any, maxsize: Any) -> None:
     with pytest.raises(InvalidOption, match=r"maxsize must be a number \(0 for no limit\), not "):
         kind(maxsize)
+
+
+def test_a_subclass_that_takes_an_item_before_its_time_makes_no_other_early(clock: VirtualClock) -> None:
+    class Skipping(DelayQueue[str]):
+        skipped = frozenset({"a"})
+
+        def _get(self) -> str:
+            item = super()._get()
+            while item in self.skipped and self._qsize():
+                item = super()._get()
+            return item
+
+    delayed = Skipping(clock=clock)
+    delayed.put("a")
+    for name in ("b", "c"):
+        delayed.put(name, delay=100)
+    delayed.put("d", delay=200)
+    assert delayed.get(block=False) == "b"  # as it asked for
+    assert delayed.due() == 0
+    delayed.put("sooner", delay=1)
+    delayed.put("at the same time", delay=100)
+    taken: list[str] = []
+    for _ in range(4):
+        with pytest.raises(queue.Empty):
+            delayed.get(block=False)
+        clock.advance(1 if not taken else 99 if taken == ["sooner"] else 100)
+        while delayed.due():
+            taken.append(delayed.get(block=False))
+    assert taken == ["sooner", "c", "at the same time", "d"]

@@ -592,3 +592,32 @@ def test_a_child_forked_while_threads_write_has_a_whole_cache(make_key: Callable
         thread.join()
     sys.setswitchinterval(interval)
     assert codes == [0] * 40
+
+
+def test_a_write_that_is_interrupted_before_its_timer_is_started_leaves_that_to_the_next() -> None:
+    """At each line of the sweeper in turn, as a signal handler that raises would do."""
+    interrupted = 0
+    for nth in range(1, 40):
+        timers, lines = ManualTimers(), 0
+        gone: list[str] = []
+        cache: TTLCache[str, int] = TTLCache(9, 5, timers=timers, on_evict=lambda key, *_, gone=gone: gone.append(key))
+
+        def trace(frame: FrameType, event: str, _: object, nth: int = nth) -> Any:
+            nonlocal lines
+            if event == "line" and frame.f_code.co_name == "_start":
+                lines += 1
+                if lines == nth:
+                    raise KeyboardInterrupt
+            return trace if frame.f_code.co_filename.endswith("cache_sweeper.py") else None
+
+        sys.settrace(trace)
+        try:
+            cache["a"] = 1
+        except KeyboardInterrupt:
+            interrupted += 1
+        finally:
+            sys.settrace(None)
+        cache["b"] = 2
+        timers.advance(60)
+        assert sorted(gone) == ["a", "b"], f"after an interrupt at line {nth}"
+    assert interrupted > 3

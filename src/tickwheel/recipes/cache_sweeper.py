@@ -66,26 +66,27 @@ class CacheSweeper:
         look_ns: int | None = cache._store.next_look_ns()
         if look_ns is None:
             return
-        loop = None
-        replaced = None
-        with self._lock:
-            timers = self._timers
-            if timers is None or 0 <= self._due_ns <= look_ns:
-                return
-            self._due_ns = look_ns
-            loop = _loop_elsewhere(timers)
-            if loop is None:
-                replaced, self._timer = self._timer, None
-        if replaced is not None:
-            replaced.cancel()
-        try:  # outside the locks: the timers have one of their own
+        timers = self._timers
+        try:  # from before it says that there is a timer until there is one
+            with self._lock:
+                timers = self._timers
+                if timers is None or 0 <= self._due_ns <= look_ns:
+                    return
+                self._due_ns = look_ns
+                loop = _loop_elsewhere(timers)
+                replaced = None
+                if loop is None:
+                    replaced, self._timer = self._timer, None
+            # Outside the locks: the timers have one of their own.
+            if replaced is not None:
+                replaced.cancel()
             if loop is not None:
                 loop.call_soon_threadsafe(_start_on_loop, self._cache)
             else:
                 wait_ns = max(look_ns - cache._store.now_ns(), 0)
                 self._timer = timers.after(min(wait_ns, WAIT_NS_MAX) / 1e9, _sweep, self._cache)
         except Exception as error:  # noqa: BLE001 - the item is in the cache: its write has not failed
-            if isinstance(error, TimersStopped) or _on_closed_loop(timers):
+            if isinstance(error, TimersStopped) or (timers is not None and _on_closed_loop(timers)):
                 self._give_up()
             else:
                 self._due_ns = -1

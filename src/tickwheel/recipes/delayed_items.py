@@ -24,7 +24,7 @@ from weakref import WeakMethod
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidDuration, InvalidOption
 from tickwheel.recipes.cache_store import whole_number
-from tickwheel.wheels import BINARY, TICK_MAX, HierarchicalWheel, Timer
+from tickwheel.wheels import BINARY, HierarchicalWheel, Timer
 
 __all__ = ["TICK_NS", "WAIT_NS_MAX", "DelayedItems", "argument_ns", "check_maxsize"]
 
@@ -93,6 +93,8 @@ class DelayedItems(Generic[T]):
     def append(self, item: T, tick: int, due_tick: int = 0) -> None:
         """Add an item at a tick; it is due then, or at a later tick."""
         if due_tick > tick:
+            if due_tick <= self.wheel.now:
+                self._turn_back(due_tick)
             self._version += 1
             with self._lock:
                 self.wheel.start(due_tick - self.wheel.now, item)
@@ -101,15 +103,40 @@ class DelayedItems(Generic[T]):
         self._version += 1
         self._undelayed.append(entry)
 
+    def _turn_back(self, due_tick: int) -> None:
+        """Have the hand stand before a tick: it is ahead of the clock if an item was taken before its time."""
+        while True:
+            version = self._version
+            with self._lock:
+                timers = self.wheel.list_by_due()
+                wheel = HierarchicalWheel(BINARY, min(due_tick, *(timer.due for timer in timers[:1])) - 1)
+                for timer in timers:
+                    wheel.start(timer.due - wheel.now, timer.payload)
+                if self._version == version:
+                    self._version += 1
+                    left, self.wheel = self.wheel, wheel
+                    break
+        del left
+
     def popleft(self) -> T:
-        """Remove the first item, due or not."""
-        while self.poll(TICK_MAX) is None:
+        """Remove the first item, due or not; if it is not, the others wait for their time all the same."""
+        while (ready := self.poll(0)) is None:
             pass
+        if not ready:
+            self._take_before_due()
         self._version += 1
         if self._expired and not (self._undelayed and self._undelayed[0][0] < self._expired[0].due):
             with self._lock:
                 return cast("T", self._expired.popleft().take())
         return self._undelayed.popleft()[1]
+
+    def _take_before_due(self) -> None:
+        """Have the first item of the wheel in its lane, and no other."""
+        while not self._batch and (tick := self.wheel.next_due()) is not None:
+            self._version += 1
+            with self._lock:
+                self.wheel.advance_into(self._batch, tick, 1)
+        self._refill()
 
     def _refill(self) -> None:
         """Have the first expired items in their lane, if there are any."""
