@@ -780,3 +780,18 @@ def test_a_subclass_that_takes_an_item_before_its_time_makes_no_other_early(cloc
         while delayed.due():
             taken.append(delayed.get(block=False))
     assert taken == ["sooner", "c", "at the same time", "d"]
+
+
+def test_a_queue_whose_only_item_was_taken_before_its_time_takes_an_earlier_one(clock: VirtualClock) -> None:
+    class Eager(DelayQueue[str]):
+        def take_first(self) -> str:
+            with self.mutex:
+                return self._get()
+
+    delayed = Eager(clock=clock)
+    delayed.put("in an hour", delay="1h")
+    assert delayed.take_first() == "in an hour"
+    delayed.put("in a minute", delay="1m")
+    assert delayed.due() == 0
+    clock.advance("1m")
+    assert delayed.get_nowait() == "in a minute"

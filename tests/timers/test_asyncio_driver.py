@@ -841,8 +841,8 @@ def test_timers_run_on_a_virtual_loop_of_the_users_that_counts_from_1970() -> No
     assert -1e-6 < min(late) <= max(late) < 0.001 + 1e-6
 
 
-@pytest.mark.parametrize("kind", ["timeout", "call", "sleep", "timers"])
-def test_virtual_time_does_not_pass_for_what_was_cancelled(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["timeout", "call", "sleep", "timers", "paused timers"])
+def test_virtual_time_does_not_pass_for_what_does_not_come_due(kind: str) -> None:
     clock = VirtualClock()
 
     async def main() -> None:
@@ -856,11 +856,15 @@ def test_virtual_time_does_not_pass_for_what_was_cancelled(kind: str) -> None:
             elif kind == "sleep":
                 with suppress(TimeoutError):
                     await asyncio.wait_for(asyncio.sleep(3600), 0)
-            else:
+            elif kind == "timers":
                 timers.after(3600, print).cancel()
+            else:
+                timers.after(3600, print)
+                timers.pause()
             before_ns = clock.monotonic_ns()
             await asyncio.to_thread(time.sleep, 0.01)
             assert clock.monotonic_ns() == before_ns
+            timers.resume()
             done = asyncio.Event()
             timers.after(7200, done.set)
             await done.wait()

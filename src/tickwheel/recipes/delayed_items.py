@@ -109,7 +109,7 @@ class DelayedItems(Generic[T]):
             version = self._version
             with self._lock:
                 timers = self.wheel.list_by_due()
-                wheel = HierarchicalWheel(BINARY, min(due_tick, *(timer.due for timer in timers[:1])) - 1)
+                wheel = HierarchicalWheel(BINARY, min(due_tick, timers[0].due if timers else due_tick) - 1)
                 for timer in timers:
                     wheel.start(timer.due - wheel.now, timer.payload)
                 if self._version == version:

@@ -232,6 +232,7 @@ class AbstractTimers(TimersCore, ABC):
         """Stop time; timers keep what they have left."""
         with self._registry.lock:
             self._time.set_paused(paused=True)
+            self._wake()  # nothing comes due until `resume`: cancel what would wake the driver for it
 
     def resume(self) -> None:
         """Continue after a pause."""
