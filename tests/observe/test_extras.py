@@ -29,7 +29,7 @@ def test_the_library_loads_none_of_them() -> None:
     ("module", "package", "words"),
     [
         ("metrics", "prometheus_client", "metrics need prometheus-client, which is not installed"),
-        ("logs", "structlog", "configured logs need structlog, which is not installed"),
+        ("logs", "structlog", "structured logs need structlog, which is not installed"),
         ("tracing", "opentelemetry", "traces need opentelemetry-api, which is not installed"),
     ],
 )

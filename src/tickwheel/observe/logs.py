@@ -22,7 +22,7 @@ try:
     import structlog
     from structlog.typing import EventDict, Processor
 except ImportError as error:
-    raise MissingExtra("configured logs", "structlog", "server") from error
+    raise MissingExtra("structured logs", "structlog", "server") from error
 
 __all__ = ["LogStyle", "configure_logs"]
 
