@@ -458,7 +458,7 @@ class InvalidOption(TickwheelError, ValueError):
 
 
 class Unhashable(TickwheelError, TypeError):
-    """A key or group is of a type that cannot be hashed."""
+    """A key or group cannot be hashed."""
 
     def __init__(self, name: str, value: object) -> None:
         self.name = self.field = name

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 from weakref import ref
 
+import numpy as np
 import pytest
 
 from tests.builds import Build
@@ -718,7 +719,7 @@ def test_a_hook_that_fails_leaves_its_delay_to_no_other_item(clock: VirtualClock
 # -- arguments
 
 
-@pytest.mark.parametrize("block", [1, 5, 0.5, "5m"])
+@pytest.mark.parametrize("block", [1, 5, 0.5, "5m", np.array([1, 2])], ids=repr)
 def test_a_delay_in_the_place_of_block_is_refused(delayed: DelayQueue[str], block: Any) -> None:
     with pytest.raises(InvalidBlock, match="expected True or False; pass a delay by name, as delay="):
         delayed.put("a", block)

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import pickle
+import re
 import threading
 import time
 import warnings
@@ -13,6 +14,7 @@ import weakref
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from random import Random
 from typing import Any
@@ -916,8 +918,7 @@ def test_a_timer_that_ends_while_it_is_listed_is_not_listed(listed: str) -> None
     timers, name = ManualTimers(), Meddling()
     ran: list[str] = []
     options: dict[str, Any] = {listed: name}
-    nth = 2 if listed == "key" else 1
-    name.arm(nth, lambda: timers.advance(1))
+    name.arm(2, lambda: timers.advance(1))
     handle = timers.after(1, ran.append, "at once", **options)
     name.left = 0
     assert (handle.done, ran, timers.get(name), timers.cancel_group(name)) == (True, ["at once"], None, 0)
@@ -1224,21 +1225,22 @@ def test_a_handle_is_no_key(recorder: Recorder) -> None:
     assert len(recorder.timers) == 0
 
 
+@pytest.mark.parametrize("unhashable", [["a"], (["a"],), Decimal("sNaN")], ids=repr)
 @pytest.mark.parametrize("name", ["key", "group"])
-def test_what_cannot_be_hashed_is_refused_by_name(recorder: Recorder, name: str) -> None:
+def test_what_cannot_be_hashed_is_refused_by_name(recorder: Recorder, name: str, unhashable: Any) -> None:
     starts: list[Any] = [recorder.timers.after, recorder.timers.every]
     for start in starts:
-        with pytest.raises(Unhashable, match=rf"{name} must be hashable, .* not \['a'\]"):
-            start(1, recorder.note, "x", **{name: ["a"]})
+        with pytest.raises(Unhashable, match=rf"{name} must be hashable, .* not {re.escape(repr(unhashable))}"):
+            start(1, recorder.note, "x", **{name: unhashable})
     assert len(recorder.timers) == 0
 
 
-def test_what_cannot_be_hashed_is_no_key_or_group_to_any_verb(recorder: Recorder) -> None:
-    nothing: Any = []
+@pytest.mark.parametrize("nothing", [[], ([],), Decimal("sNaN")], ids=repr)
+def test_what_cannot_be_hashed_is_no_key_or_group_to_any_verb(recorder: Recorder, nothing: Any) -> None:
     for verb in (recorder.timers.cancel, recorder.timers.touch, recorder.timers.get):
-        with pytest.raises(Unhashable, match=r"key must be hashable, .* not \[\]"):
+        with pytest.raises(Unhashable, match="key must be hashable, "):
             verb(nothing)
-    with pytest.raises(Unhashable, match=r"group must be hashable, .* not \[\]"):
+    with pytest.raises(Unhashable, match="group must be hashable, "):
         recorder.timers.cancel_group(nothing)
 
 

@@ -1298,3 +1298,29 @@ def test_what_a_stop_found_that_was_interrupted_while_it_waited_is_handed_back_b
     hold.end.set()
     assert [left.key for left in timers.stop()] == ["k"]
     assert timers.stop() == []
+
+
+def test_a_touch_or_resume_for_which_the_thread_cannot_be_woken_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise RecursionError
+
+    with Timers() as timers:
+        touched = timers.after(1000, print)
+        wait_until(lambda: timers._registry.awaited not in (0, TICK_MAX))  # the thread sleeps
+        timers.pause()
+        with monkeypatch.context() as patched:
+            patched.setattr(timers, "_wake", refuse)
+            for change in (timers.resume, lambda: setattr(timers, "speed", 2.0)):
+                with pytest.raises(RecursionError):
+                    change()
+        assert (timers.paused, timers.speed) == (True, 1.0)
+        timers.resume()
+        wait_until(lambda: timers._registry.awaited not in (0, TICK_MAX))
+        with monkeypatch.context() as patched:
+            patched.setattr(timers, "_wake", refuse)
+            with pytest.raises(RecursionError):
+                touched.touch(0.001)
+        assert touched.due_in is not None
+        assert touched.due_in > 900

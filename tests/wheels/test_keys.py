@@ -1,6 +1,8 @@
 """Keys whose hash or equality changes, raises or runs other code, and bulk starts that fail halfway."""
 
+import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -123,20 +125,23 @@ def test_a_start_that_is_refused_frees_its_key(wheel: Any, build: Build) -> None
     wheel.check()
 
 
-def test_a_key_that_cannot_be_hashed_is_refused_by_every_call_that_takes_one(wheel: Any, build: Build) -> None:
+@pytest.mark.parametrize("key", [[], ([],), Decimal("sNaN")], ids=repr)
+def test_a_key_that_cannot_be_hashed_is_refused_by_every_call_that_takes_one(
+    wheel: Any, build: Build, key: Any
+) -> None:
     attempts: list[Callable[[], Any]] = [
-        lambda: wheel.start(5, key=[]),
-        lambda: wheel.find([]),
-        lambda: wheel.stop_key([]),
+        lambda: wheel.start(5, key=key),
+        lambda: wheel.find(key),
+        lambda: wheel.stop_key(key),
     ]
     for attempt in attempts:
-        with pytest.raises(build.errors.Unhashable, match=r"key must be hashable, .* not \[\]"):
+        with pytest.raises(build.errors.Unhashable, match=rf"key must be hashable, .* not {re.escape(repr(key))}"):
             attempt()
     assert len(wheel) == 0
     wheel.check()
 
 
-def test_a_type_error_of_a_key_is_passed_on(wheel: Any) -> None:
+def test_a_type_error_of_a_key_is_the_cause_of_the_error(wheel: Any, build: Build) -> None:
     def fail_as_unhashable() -> None:
         raise TypeError("from the key")
 
@@ -144,8 +149,9 @@ def test_a_type_error_of_a_key_is_passed_on(wheel: Any) -> None:
     key.run = fail_as_unhashable
     attempts: list[Callable[[], Any]] = [lambda: wheel.start(5, key=key), lambda: wheel.find(key)]
     for attempt in attempts:
-        with pytest.raises(TypeError, match="from the key"):
+        with pytest.raises(build.errors.Unhashable) as refused:
             attempt()
+        assert str(refused.value.__cause__) == "from the key"
     assert len(wheel) == 0
 
 

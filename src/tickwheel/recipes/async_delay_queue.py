@@ -77,8 +77,8 @@ class AsyncDelayQueue(asyncio.Queue[T]):
                 raise asyncio.QueueShutDown  # type: ignore[attr-defined] # Python 3.13
             getter = self._get_loop().create_future()
             self._getters.append(getter)
-            self._arm(self._queue.wheel.now if due is None else self._queue.wheel.next_due())
             try:
+                self._arm(self._queue.wheel.now if due is None else self._queue.wheel.next_due())
                 await getter
             except BaseException:
                 getter.cancel()
@@ -124,9 +124,10 @@ class AsyncDelayQueue(asyncio.Queue[T]):
         self._queue: DelayedItems[T] = DelayedItems(self._tick)
 
     def _put(self, item: T) -> None:
-        self._queue.append(item, self._tick(), self._due_tick)
-        if self._getters:
-            self._arm(self._queue.wheel.next_due())
+        tick = self._tick()
+        if self._getters and self._due_tick > tick:
+            self._arm(self._due_tick)  # first: if the loop refuses, nothing was put in
+        self._queue.append(item, tick, self._due_tick)
 
     def _wakeup_next(self, waiters: deque[asyncio.Future[None]]) -> None:
         # asyncio.Queue wakes a getter for each item that is put; for one that is not due yet, the timer does.
@@ -187,19 +188,21 @@ class AsyncDelayQueue(asyncio.Queue[T]):
         """Have the loop turn the wheel at a tick, unless it will before."""
         if tick is None or tick >= self._timer_tick:
             return
-        self._disarm()
+        before = self._timer
+        self._timer = self._call_at(tick)  # until the loop has taken it, the one before stays
+        self._timer_tick = tick
+        if before is not None:
+            before.cancel()
+
+    def _call_at(self, tick: int) -> asyncio.Handle:
         loop = self._get_loop()
         if self._is_coarse(loop):
             wait_ms = -(-(tick * TICK_NS - monotonic_ns()) // 10**6)  # rounded up, or the loop would wake too early
-            self._timer = loop.call_later(min(max(wait_ms / 1e3, 0), WAIT_NS_MAX / 1e9), self._turn)
-            self._timer_tick = tick
-            return
+            return loop.call_later(min(max(wait_ms / 1e3, 0), WAIT_NS_MAX / 1e9), self._turn)
         now, when = loop.time(), to_seconds(tick)
         if when <= now:
-            self._timer = loop.call_soon(self._turn)
-        else:
-            self._timer = loop.call_at(min(when, now + WAIT_NS_MAX / 1e9), self._turn)
-        self._timer_tick = tick
+            return loop.call_soon(self._turn)
+        return loop.call_at(min(when, now + WAIT_NS_MAX / 1e9), self._turn)
 
     def _disarm(self) -> None:
         if self._timer is not None:

@@ -113,8 +113,7 @@ class DelayQueue(queue.Queue[T]):
 
     def put(self, item: T, block: bool = True, timeout: Duration | None = None, *, delay: Duration = 0.0) -> None:  # noqa: FBT001, FBT002 - as queue.Queue
         """Put an item in, to come out after a delay; wait for a free place as `queue.Queue.put` does."""
-        if block is not True and block not in (False, None):  # 1 is a delay by mistake; 0 is one as well as False
-            raise InvalidBlock(block)
+        check_block(block)
         due_tick = self._find_due_tick(argument_ns("delay", delay))
         end_ns = find_end_ns(block, timeout)
         self.not_full.repeat(partial(self._try_put, item, due_tick, end_ns))
@@ -227,3 +226,9 @@ def find_end_ns(block: bool, timeout: Duration | None) -> float:  # noqa: FBT001
     if timeout is None or (isinstance(timeout, (int, float)) and timeout > TIMEOUT_SECONDS_MAX):
         return inf
     return SYSTEM_CLOCK.monotonic_ns() + argument_ns("timeout", timeout)
+
+
+def check_block(given: object) -> None:
+    """Refuse a delay in the place of `block`: any number but 0, which means the same as False."""
+    if given is not True and given is not None and (type(given) not in (bool, int) or given != 0):
+        raise InvalidBlock(given)

@@ -109,12 +109,12 @@ class AsyncTimers(AbstractTimers):
         """Have the loop call when the wheel next has work."""
         registry = self._registry
         while True:
-            wait_ns = registry.prepare_sleep()
-            if wait_ns is None:
-                self._disarm()
-                return
-            awaited = registry.awaited
             try:
+                wait_ns = registry.prepare_sleep()
+                if wait_ns is None:
+                    self._disarm()
+                    return
+                awaited = registry.awaited
                 self._arm(wait_ns)
             except BaseException:  # the loop is closed, or an interrupt came: the next timer asks it again
                 registry.awaited = TICK_MAX

@@ -400,7 +400,6 @@ class LoopWheel:
         try:
             self._arm()
         except BaseException:  # an interrupt, perhaps: without a call, nothing would wake the loop
-            self.awaited = TICK_MAX
             loop = self.loop()
             if loop is not None and not loop.is_closed():
                 self._arm()
@@ -409,13 +408,18 @@ class LoopWheel:
     def _arm(self) -> None:
         before = self._held
         due = self.wheel.next_due()
+        self.awaited = TICK_MAX  # until a call is held: whatever fails here, the next timer asks for one
         if due is None:
-            self.awaited = TICK_MAX
             self._held = None
         else:
-            self.awaited = due
-            self._awaited_when = self._origin + due / self._ticks_per_second
-            self._held = ref(self._call_when(self._awaited_when), self._on_lost)
+            when = self._origin + due / self._ticks_per_second
+            call = self._call_when(when)
+            if self.awaited == TICK_MAX:
+                self._held = ref(call, self._on_lost)
+                self._awaited_when = when
+                self.awaited = due
+            else:  # a destructor or a signal handler has started a timer meanwhile, and a call is held for what is next
+                call.cancel()
         # Last: until the new one is held, the old one is what the loop has, or what it would restore.
         held = None if before is None else before()
         if held is not None:

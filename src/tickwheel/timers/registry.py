@@ -222,8 +222,8 @@ class TimerRegistry(TimerOwner):
         One that waits in an executor keeps its place there.
         """
         key = details.key
-        check_hashable("key", key)
-        check_hashable("group", details.group)
+        if details.group is not None:
+            check_hashable("group", details.group)
         if isinstance(key, TimerHandle):
             raise InvalidOption("key", key, "a value of your own: a TimerHandle always stands for its own timer")
         taken = None if key is None else self.find_key(key)
@@ -376,11 +376,26 @@ class TimerRegistry(TimerOwner):
             details.touched = True
             return True
         slot = handle.slot
+        before_ns = handle._deadline_ns
         if slot is self.due_ring or slot is self.held_ring:
             slot.unlink(handle)
             handle.lie_in(FIRED)
-        self._place(handle, deadline_ns)
+        try:
+            self._place(handle, deadline_ns)
+        except BaseException:  # the driver could not be woken: nobody would come for it at the new deadline
+            self._place_back(handle, before_ns, slot)
+            raise
         return True
+
+    def _place_back(self, handle: TimerHandle, deadline_ns: int, slot: Slot) -> None:
+        """Let a handle that could not be moved wait as before."""
+        handle._deadline_ns = deadline_ns
+        if slot is self.due_ring or slot is self.held_ring:
+            if handle.pending:
+                self.wheel.withdraw(handle)
+            slot.append(handle)
+        else:
+            self.wheel.admit(handle, self._due_tick(deadline_ns))
 
     def now_ns(self) -> int:
         """Read the clock of the deadlines."""

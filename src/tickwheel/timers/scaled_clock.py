@@ -20,6 +20,8 @@ __all__ = ["ScaledClock"]
 SPEED_MIN: Final = 0.001
 SPEED_MAX: Final = 1000.0
 
+Anchor = tuple[int, int, float, bool]  # where the clock and its own time stood, its speed, and whether it is paused
+
 
 class ScaledClock:
     """Nanoseconds since it was made, less pauses, times its speed. Its user brings the lock."""
@@ -65,20 +67,22 @@ class ScaledClock:
         """Tell whether they do: not at another speed, nor after a pause."""
         return self._plain and (self._behind_ns - origin_ns) % tick_ns == 0
 
-    def set_paused(self, *, paused: bool) -> None:
-        """Let it stand still, or go on."""
-        clock_ns = self._read_ns()
-        self._anchor(clock_ns, self._at(clock_ns), self.speed, paused=paused)
-
-    def set_speed(self, speed: object) -> None:
-        """Let it go faster or slower from now on."""
-        factor = to_float(speed)
+    def change(self, speed: object = None, *, paused: bool | None = None) -> Anchor:
+        """Let it go faster or slower from now on, stand still or go on; return what `restore` takes that back with."""
+        factor = self.speed if speed is None else to_float(speed)
         if not SPEED_MIN <= factor <= SPEED_MAX:
             raise InvalidSchedule(
                 f"a speed is from {SPEED_MIN} to {SPEED_MAX:.0f}, not {shown(speed)}; to stop time, pause()"
             )
+        before = (self._anchor_ns, self._own_anchor_ns, self.speed, self.paused)
         clock_ns = self._read_ns()
-        self._anchor(clock_ns, self._at(clock_ns), factor, paused=self.paused)
+        self._anchor(clock_ns, self._at(clock_ns), factor, paused=self.paused if paused is None else paused)
+        return before
+
+    def restore(self, before: Anchor) -> None:
+        """Let it go on as if it had not been changed."""
+        anchor_ns, own_anchor_ns, speed, paused = before
+        self._anchor(anchor_ns, own_anchor_ns, speed, paused=paused)
 
     def _anchor(self, clock_ns: int, own_ns: int, speed: float, *, paused: bool) -> None:
         """Take note that it stands at `own_ns` when the clock stands at `clock_ns`, and how it goes on."""

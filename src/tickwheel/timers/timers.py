@@ -230,15 +230,11 @@ class AbstractTimers(TimersCore, ABC):
 
     def pause(self) -> None:
         """Stop time; timers keep what they have left."""
-        with self._registry.lock:
-            self._time.set_paused(paused=True)
-            self._wake()  # nothing comes due until `resume`: cancel what would wake the driver for it
+        self._change_time(paused=True)
 
     def resume(self) -> None:
         """Continue after a pause."""
-        with self._registry.lock:
-            self._time.set_paused(paused=False)
-            self._wake()
+        self._change_time(paused=False)
 
     @property
     def paused(self) -> bool:
@@ -252,9 +248,17 @@ class AbstractTimers(TimersCore, ABC):
 
     @speed.setter
     def speed(self, speed: float) -> None:
+        self._change_time(speed)
+
+    def _change_time(self, speed: object = None, *, paused: bool | None = None) -> None:
+        """Change how time goes by, and have the driver look at the wheel again: not at all, if that fails."""
         with self._registry.lock:
-            self._time.set_speed(speed)
-            self._wake()
+            before = self._time.change(speed, paused=paused)
+            try:
+                self._wake()
+            except BaseException:
+                self._time.restore(before)
+                raise
 
     # -- for the drivers
 

@@ -588,9 +588,13 @@ def plain_int(value: object) -> int | None:
 
 
 def check_hashable(what: str, given: object) -> None:
-    """Refuse a key or group of a type that cannot be hashed."""
-    if type(given).__hash__ is None:
-        raise Unhashable(what, given)
+    """Refuse a key or group that cannot be hashed."""
+    try:
+        hash(given)
+    except TypeError as error:
+        unhashable = Unhashable(what, given)
+        unhashable.__cause__ = error  # `raise from` does not set it in native code
+        raise unhashable from error
 
 
 def checked_limit(limit: object) -> int:

@@ -1,0 +1,172 @@
+"""What an event loop, or its clock, refuses in the middle of a call changes nothing: what comes later runs.
+
+A call near the recursion limit is refused in the same places.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tickwheel import AsyncDelayQueue, AsyncTimers, aio
+
+PATIENCE_SECONDS = 60
+FAILURES_MAX = 8  # more than a call reads the clock or asks the loop for a call
+
+
+class Refusing(asyncio.SelectorEventLoop):
+    """The standard loop, which fails from a given request on, a number of times."""
+
+    accepted = 10**9
+    refused = 0
+
+    def _count(self) -> None:
+        self.accepted -= 1
+        if self.accepted < 0 < self.refused:
+            self.refused -= 1
+            raise MemoryError
+
+    def time(self) -> float:
+        self._count()
+        return super().time()
+
+    def call_at(self, *args: Any, **options: Any) -> asyncio.TimerHandle:  # type: ignore[override]
+        self._count()
+        return super().call_at(*args, **options)
+
+    @contextmanager
+    def refusing(self, accepted: int, refused: int) -> Iterator[None]:
+        """Refuse so many requests inside, after others."""
+        self.accepted, self.refused = accepted, refused
+        try:
+            yield
+        finally:
+            self.accepted, self.refused = 10**9, 0
+
+
+class RefusingEventLoop(aio.EventLoop, Refusing):
+    """Our loop on top of that one, which holds the call that it sleeps until."""
+
+
+Main = Callable[[Any, int, int], Awaitable[int]]
+
+
+def count_refused(main: Main, loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> int:
+    """Run something with every request of it refused in turn, once and twice; return how often it was."""
+
+    async def timed(accepted: int, refused: int) -> int:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await main(asyncio.get_running_loop(), accepted, refused)
+
+    count = 0
+    for accepted in range(FAILURES_MAX):
+        for refused in (1, 2):
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                count += runner.run(timed(accepted, refused))
+    return count
+
+
+@pytest.mark.parametrize("loop_factory", [Refusing, RefusingEventLoop])
+def test_timers_that_are_started_after_a_refused_one_run(loop_factory: Callable[[], Any]) -> None:
+    async def main(loop: Any, accepted: int, refused: int) -> int:
+        with AsyncTimers() as timers:
+            done, never = asyncio.Event(), asyncio.Event()
+            refusals = 0
+            with loop.refusing(accepted, refused):
+                try:
+                    timers.after(0.001, never.set).cancel()
+                except MemoryError:
+                    refusals = 1
+            assert len(timers) == 0
+            timers.after(0.005, done.set)
+            await done.wait()
+            assert not never.is_set()
+        return refusals
+
+    assert count_refused(main, loop_factory) >= 2
+
+
+@pytest.mark.parametrize("loop_factory", [Refusing, RefusingEventLoop])
+def test_sleeps_after_a_refused_timeout_end(loop_factory: Callable[[], Any]) -> None:
+    async def main(loop: Any, accepted: int, refused: int) -> int:
+        refusals = 0
+        with loop.refusing(accepted, refused):
+            try:
+                async with aio.timeout(0.001):
+                    pass
+            except MemoryError:
+                refusals = 1
+        await aio.sleep(0.005)
+        await asyncio.sleep(0.005)
+        return refusals
+
+    assert count_refused(main, loop_factory) >= 2
+
+
+@pytest.mark.parametrize("loop_factory", [Refusing, RefusingEventLoop])
+@pytest.mark.parametrize("speed", [1.0, 2.0])
+def test_a_refused_touch_resume_or_speed_changes_nothing(loop_factory: Callable[[], Any], speed: float) -> None:
+    async def main(loop: Any, accepted: int, refused: int) -> int:
+        refusals = 0
+        with AsyncTimers() as timers:
+            touched = timers.after(1000, print)
+            with loop.refusing(accepted, refused):
+                try:
+                    assert touched.touch(0.003)
+                except MemoryError:
+                    refusals += 1
+            assert touched.due_in is not None
+            if refusals:
+                assert touched.due_in > 900
+            assert touched.touch(1000)
+            timers.pause()
+            with loop.refusing(accepted, refused):
+                try:
+                    if speed == 1.0:
+                        timers.resume()
+                    else:
+                        timers.speed = speed
+                except MemoryError:
+                    refusals += 1
+                    assert timers.paused
+                    assert timers.speed == 1.0
+            timers.resume()
+            done = asyncio.Event()
+            timers.after(0.005, done.set)
+            await done.wait()
+            assert timers.stop()[0].handle is touched
+        return refusals
+
+    assert count_refused(main, loop_factory) >= 2
+
+
+def test_a_refused_put_or_get_of_a_delay_queue_leaves_the_others_waiting() -> None:
+    async def main(loop: Any, accepted: int, refused: int) -> int:
+        queue: AsyncDelayQueue[str] = AsyncDelayQueue()
+        refusals = 0
+        queue.put_nowait("later", delay=0.02)
+        waiting = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        for use in (queue.put("sooner", delay=0.01), queue.get()):
+            with loop.refusing(accepted, refused):
+                try:
+                    use.send(None)
+                except MemoryError:
+                    refusals += 1
+                except StopIteration:
+                    pass
+                finally:
+                    use.close()
+        items = {await waiting}
+        while queue.qsize():
+            items.add(await queue.get())
+        assert "later" in items
+        assert not queue._getters
+        for _ in items:
+            queue.task_done()
+        await queue.join()
+        return refusals
+
+    assert count_refused(main, Refusing) >= 2
