@@ -1324,3 +1324,38 @@ def test_a_touch_or_resume_for_which_the_thread_cannot_be_woken_changes_nothing(
                 touched.touch(0.001)
         assert touched.due_in is not None
         assert touched.due_in > 900
+
+
+def test_a_timer_that_is_cancelled_while_its_touch_fails_stays_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cancel_and_refuse() -> None:
+        touched.cancel()
+        raise RecursionError
+
+    with Timers() as timers:
+        touched = timers.after(1000, print)
+        wait_until(lambda: timers._registry.awaited not in (0, TICK_MAX))  # the thread sleeps
+        with monkeypatch.context() as patched:
+            patched.setattr(timers, "_wake", cancel_and_refuse)
+            with pytest.raises(RecursionError):
+                touched.touch(0.001)
+        assert touched.cancelled
+        assert timers.stop() == []
+
+
+def test_a_timer_in_a_busy_executor_keeps_its_place_if_its_touch_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RecursionError
+
+    busy, done = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1) as executor, Timers(executor=executor) as timers:
+        executor.submit(busy.wait, PATIENCE_SECONDS)
+        waiting = timers.after(0, done.set)
+        wait_until(lambda: waiting._submitted)
+        timers.after(1000, print)
+        wait_until(lambda: timers._registry.awaited not in (0, TICK_MAX))  # the thread sleeps
+        with monkeypatch.context() as patched:
+            patched.setattr(timers, "_wake", refuse)
+            with pytest.raises(RecursionError):
+                waiting.touch(100)
+        busy.set()
+        assert done.wait(PATIENCE_SECONDS)

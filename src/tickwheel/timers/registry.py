@@ -383,7 +383,8 @@ class TimerRegistry(TimerOwner):
         try:
             self._place(handle, deadline_ns)
         except BaseException:  # the driver could not be woken: nobody would come for it at the new deadline
-            self._place_back(handle, before_ns, slot)
+            if handle.pending and handle._deadline_ns == deadline_ns:  # not if another thread has changed it meanwhile
+                self._place_back(handle, before_ns, slot)
             raise
         return True
 
@@ -391,8 +392,7 @@ class TimerRegistry(TimerOwner):
         """Let a handle that could not be moved wait as before."""
         handle._deadline_ns = deadline_ns
         if slot is self.due_ring or slot is self.held_ring:
-            if handle.pending:
-                self.wheel.withdraw(handle)
+            self.wheel.withdraw(handle)
             slot.append(handle)
         else:
             self.wheel.admit(handle, self._due_tick(deadline_ns))
