@@ -46,6 +46,12 @@ class Refusing(asyncio.SelectorEventLoop):
             self.accepted, self.refused = 10**9, 0
 
 
+class RefusingCalls(Refusing):
+    """The standard loop, which reads its clock and fails to take calls."""
+
+    time = asyncio.SelectorEventLoop.time
+
+
 class RefusingEventLoop(aio.EventLoop, Refusing):
     """Our loop on top of that one, which holds the call that it sleeps until."""
 
@@ -170,3 +176,53 @@ def test_a_refused_put_or_get_of_a_delay_queue_leaves_the_others_waiting() -> No
         return refusals
 
     assert count_refused(main, Refusing) >= 2
+
+
+@pytest.mark.parametrize("refused", [1, 2, 5])
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("loop_factory", [RefusingCalls, RefusingEventLoop])
+def test_timers_come_again_after_the_loop_refused_their_next_call(
+    loop_factory: Callable[[], Any], refused: int, *, is_async: bool
+) -> None:
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context.get("exception")))
+        runs, enough = 0, asyncio.Event()
+
+        def note() -> None:
+            nonlocal runs
+            runs += 1
+            if runs == 3:
+                loop.accepted, loop.refused = 0, refused
+            if runs == 10:
+                enough.set()
+
+        async def note_later() -> None:
+            note()
+
+        with AsyncTimers() as timers:
+            timers.every(0.001, note_later if is_async else note)
+            await enough.wait()
+
+    reported: list[object] = []
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(asyncio.wait_for(main(), PATIENCE_SECONDS))
+    assert [type(error) for error in reported] == [MemoryError] * len(reported)
+
+
+@pytest.mark.parametrize("refused", [1, 2, 5])
+def test_sleeps_end_after_the_loop_refused_a_call_for_the_next(refused: int) -> None:
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context.get("exception")))
+
+        async def sleep_and_refuse() -> None:
+            await aio.sleep(0.001)
+            loop.accepted, loop.refused = 0, refused
+
+        await asyncio.gather(sleep_and_refuse(), *(aio.sleep(0.001 * nth) for nth in range(1, 20)))
+
+    reported: list[object] = []
+    with asyncio.Runner(loop_factory=RefusingCalls) as runner:
+        runner.run(asyncio.wait_for(main(), PATIENCE_SECONDS))
+    assert [type(error) for error in reported] == [MemoryError] * len(reported)

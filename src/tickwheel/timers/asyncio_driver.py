@@ -12,6 +12,7 @@ import asyncio
 import math
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from inspect import isawaitable
 from typing import Self, Unpack
@@ -116,8 +117,8 @@ class AsyncTimers(AbstractTimers):
                     return
                 awaited = registry.awaited
                 self._arm(wait_ns)
-            except BaseException:  # the loop is closed, or an interrupt came: the next timer asks it again
-                registry.awaited = TICK_MAX
+            except BaseException:  # the loop is closed, or an interrupt came
+                self._ask_again()
                 raise
             if registry.awaited == awaited:
                 return
@@ -130,6 +131,13 @@ class AsyncTimers(AbstractTimers):
         before = self._call
         self._call, self._dropped = weakly(call), ref(alarm, partial(_restore_call, self._registry, ref(self)))
         cancel(before)
+
+    def _ask_again(self) -> None:
+        """Have the loop be asked again that could not take a call: soon, and by the next timer."""
+        self._registry.awaited = TICK_MAX
+        if self.running:
+            with suppress(Exception):  # a call near the recursion limit: what the loop held before, it still holds
+                self._loop.call_soon(self._resume, context=self._context)
 
     def _call_after(self, wait_ns: int, alarm: Callable[[], None]) -> asyncio.Handle:
         loop = self._loop
@@ -182,8 +190,12 @@ class AsyncTimers(AbstractTimers):
         """Have the loop call again: next, if there may be more that is due, so that it gets its turn in between."""
         if self._registry.caught_up and not self._registry.due_ring.count:
             self._wake()
-        else:
+            return
+        try:
             self._arm(0)
+        except BaseException:  # as in `_wake`
+            self._ask_again()
+            raise
 
     def _take_result(self, handle: TimerHandle, named: Named, result: object) -> bool:
         """Run what can be awaited as a task, with which the run ends."""

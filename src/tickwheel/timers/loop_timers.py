@@ -402,7 +402,8 @@ class LoopWheel:
         except BaseException:  # an interrupt, perhaps: without a call, nothing would wake the loop
             loop = self.loop()
             if loop is not None and not loop.is_closed():
-                self._arm()
+                with suppress(Exception):  # a call near the recursion limit: what the loop held before, it still holds
+                    loop.call_soon(self.arm)
             raise
 
     def _arm(self) -> None:
