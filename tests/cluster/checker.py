@@ -63,9 +63,14 @@ class Wall:
     def __init__(self, ahead_ns: int) -> None:
         self._steps = [(0, ahead_ns)]
 
+    @property
+    def latest_ns(self) -> int:
+        """How far it is ahead, as far as that was noted."""
+        return self._steps[-1][1]
+
     def step(self, by_ns: int, now_ns: int) -> None:
         """Note that it was set forward or back."""
-        self._steps.append((now_ns, self._steps[-1][1] + by_ns))
+        self._steps.append((now_ns, self.latest_ns + by_ns))
 
     def ahead_ns(self, now_ns: int) -> int:
         """Return how far it was ahead at a moment; if it was just being set, the most that it was."""

@@ -315,11 +315,9 @@ async def on_stage(folder: Path, url: str, lease_ms: int = LEASE_MS) -> AsyncIte
 
 
 async def follow(wall: Wall) -> None:
-    """Note how the machine's wall clock is adjusted."""
-    known_ns = wall_ahead_ns()
+    """Note how the machine's wall clock is adjusted, besides the steps that are noted by who sets it."""
     while True:
         await asyncio.sleep(FOLLOWED_S)
-        ahead_ns = wall_ahead_ns()
-        if abs(ahead_ns - known_ns) > ADJUSTED_NS:
-            wall.step(ahead_ns - known_ns, now_ns())
-            known_ns = ahead_ns
+        by_ns = wall_ahead_ns() - wall.latest_ns
+        if abs(by_ns) > ADJUSTED_NS:
+            wall.step(by_ns, now_ns())
