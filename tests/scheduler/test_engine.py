@@ -247,7 +247,7 @@ def test_what_does_not_end_in_time_when_stopped_runs_again(world: World, caplog:
         assert (task.status, task.attempt) == (Status.COMPLETED, 2)
 
     world.play(leave, grace_s=5.0)
-    assert "still run after 5 s" in caplog.text
+    assert "still running after 5 s" in caplog.text
     world.play(watch)
     assert [what for _, what in world.ran] == ["long", "long"]
     assert world.kinds("long") == ["added", "started", "recovered", "started", "completed"]

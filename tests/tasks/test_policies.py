@@ -76,6 +76,8 @@ def test_nothing_is_tried_again_unless_told() -> None:
         {"factor": 101.0},
         {"factor": float("nan")},
         {"factor": float("inf")},
+        {"factor": 10**400},
+        {"jitter": 10**400},
         {"jitter": -0.1},
         {"jitter": 1.1},
         {"jitter": float("nan")},

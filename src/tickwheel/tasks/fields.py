@@ -18,6 +18,7 @@ What a value is, its type says: `isinstance` asks the value for its `__class__` 
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from math import isfinite
 from typing import Any, Final, TypeGuard, TypeVar
 
@@ -90,9 +91,10 @@ def number(field: str, value: object, least: float, most: float, kind: type[Tick
     if is_a(value, float):
         plain = float.__float__(value)
     elif value is not True and value is not False and is_a(value, int):
-        plain = int.__index__(value)
+        with suppress(OverflowError):  # too large for a float, and so for any bound
+            plain = float(int.__index__(value))
     if plain is not None and least <= plain <= most:
-        return float(plain)
+        return plain
     raise invalid(field, value, f"a number from {least:,g} to {most:,g}", kind)
 
 

@@ -241,9 +241,8 @@ class Engine:
                 await self._executor.idle.wait()
         except TimeoutError:
             waited_s = round((self._clock.monotonic_ns() - begun_ns) / 1e9, 1)
-            log.warning(
-                "%d tasks still run after %g s; they are stopped, to be run again", len(self._executor), waited_s
-            )
+            if left := len(self._executor):
+                log.warning("stopping, to be run again: %d still running after %g s", left, waited_s)
         finally:
             self._grace = None
         await self._end_loops()
