@@ -406,7 +406,7 @@ def test_speed_makes_time_go_faster_and_slower(recorder: Recorder) -> None:
     assert recorder.ran == [("a", 5.0), ("b", 45.0)]
 
 
-@pytest.mark.parametrize("speed", [0, -1, 1e6, float("nan"), "x", True, 10**400, np.float64(0)])
+@pytest.mark.parametrize("speed", [0, -1, 1e6, float("nan"), "x", None, True, 10**400, np.float64(0)])
 def test_an_impossible_speed_is_refused(recorder: Recorder, speed: Any) -> None:
     with pytest.raises(InvalidSchedule, match="to stop time, pause"):
         recorder.timers.speed = speed

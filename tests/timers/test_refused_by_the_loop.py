@@ -226,3 +226,30 @@ def test_sleeps_end_after_the_loop_refused_a_call_for_the_next(refused: int) -> 
     with asyncio.Runner(loop_factory=RefusingCalls) as runner:
         runner.run(asyncio.wait_for(main(), PATIENCE_SECONDS))
     assert [type(error) for error in reported] == [MemoryError] * len(reported)
+
+
+@pytest.mark.parametrize("refused", [1, 2, 5])
+def test_a_getter_gets_its_item_after_the_loop_refused_a_call_for_it(refused: int) -> None:
+    class Queue(AsyncDelayQueue[int]):
+        turns = 0
+
+        def _turn(self) -> None:
+            loop: Any = asyncio.get_running_loop()
+            self.turns += 1
+            if self.turns == 1:
+                loop.accepted, loop.refused = 0, refused
+            super()._turn()
+
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context.get("exception")))
+        queue = Queue()
+        getters = [asyncio.create_task(queue.get()) for _ in range(2)]
+        for nth in range(2):
+            queue.put_nowait(nth, delay=0.005 * (nth + 1))
+        assert await asyncio.gather(*getters) == [0, 1]
+
+    reported: list[object] = []
+    with asyncio.Runner(loop_factory=RefusingCalls) as runner:
+        runner.run(asyncio.wait_for(main(), PATIENCE_SECONDS))
+    assert [type(error) for error in reported] == [MemoryError] * refused

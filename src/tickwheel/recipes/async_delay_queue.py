@@ -218,7 +218,12 @@ class AsyncDelayQueue(asyncio.Queue[T]):
         for _ in range(min(self._queue.ready(), len(self._getters))):
             self._wakeup_next(self._getters)
         if self._getters:
-            self._arm(self._queue.wheel.next_due() if arrived else tick)
+            try:
+                self._arm(self._queue.wheel.next_due() if arrived else tick)
+            except BaseException:  # the loop could not take the call, and is asked again
+                with suppress(Exception):
+                    self._get_loop().call_soon(self._turn)
+                raise
 
 
 def to_seconds(tick: int) -> float:

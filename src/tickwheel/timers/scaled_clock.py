@@ -14,7 +14,7 @@ from typing import Final
 from tickwheel.clock import Clock
 from tickwheel.errors import InvalidSchedule, shown
 
-__all__ = ["ScaledClock"]
+__all__ = ["Anchor", "ScaledClock"]
 
 # Three orders of magnitude either way: slow motion and fast forward, not a way to stop time.
 SPEED_MIN: Final = 0.001
@@ -67,16 +67,23 @@ class ScaledClock:
         """Tell whether they do: not at another speed, nor after a pause."""
         return self._plain and (self._behind_ns - origin_ns) % tick_ns == 0
 
-    def change(self, speed: object = None, *, paused: bool | None = None) -> Anchor:
-        """Let it go faster or slower from now on, stand still or go on; return what `restore` takes that back with."""
-        factor = self.speed if speed is None else to_float(speed)
+    def set_paused(self, *, paused: bool) -> Anchor:
+        """Let it stand still, or go on; return what `restore` takes that back with."""
+        return self._change(self.speed, paused=paused)
+
+    def set_speed(self, speed: object) -> Anchor:
+        """Let it go faster or slower from now on; return what `restore` takes that back with."""
+        factor = to_float(speed)
         if not SPEED_MIN <= factor <= SPEED_MAX:
             raise InvalidSchedule(
                 f"a speed is from {SPEED_MIN} to {SPEED_MAX:.0f}, not {shown(speed)}; to stop time, pause()"
             )
+        return self._change(factor, paused=self.paused)
+
+    def _change(self, speed: float, *, paused: bool) -> Anchor:
         before = (self._anchor_ns, self._own_anchor_ns, self.speed, self.paused)
         clock_ns = self._read_ns()
-        self._anchor(clock_ns, self._at(clock_ns), factor, paused=self.paused if paused is None else paused)
+        self._anchor(clock_ns, self._at(clock_ns), speed, paused=paused)
         return before
 
     def restore(self, before: Anchor) -> None:

@@ -58,7 +58,7 @@ from tickwheel.timers.forks import after_fork_in_child
 from tickwheel.timers.handle import Details, PendingTimer, TimerHandle, describe
 from tickwheel.timers.loop_timers import check_tick
 from tickwheel.timers.registry import Left, TimerRegistry
-from tickwheel.timers.scaled_clock import ScaledClock
+from tickwheel.timers.scaled_clock import Anchor, ScaledClock
 from tickwheel.timers.timers_core import TimersCore, check_replace
 from tickwheel.wheels import BINARY, Geometry, Stats
 
@@ -230,11 +230,11 @@ class AbstractTimers(TimersCore, ABC):
 
     def pause(self) -> None:
         """Stop time; timers keep what they have left."""
-        self._change_time(paused=True)
+        self._change_time(partial(self._time.set_paused, paused=True))
 
     def resume(self) -> None:
         """Continue after a pause."""
-        self._change_time(paused=False)
+        self._change_time(partial(self._time.set_paused, paused=False))
 
     @property
     def paused(self) -> bool:
@@ -248,12 +248,12 @@ class AbstractTimers(TimersCore, ABC):
 
     @speed.setter
     def speed(self, speed: float) -> None:
-        self._change_time(speed)
+        self._change_time(partial(self._time.set_speed, speed))
 
-    def _change_time(self, speed: object = None, *, paused: bool | None = None) -> None:
+    def _change_time(self, change: Callable[[], Anchor]) -> None:
         """Change how time goes by, and have the driver look at the wheel again: not at all, if that fails."""
         with self._registry.lock:
-            before = self._time.change(speed, paused=paused)
+            before = change()
             try:
                 self._wake()
             except BaseException:
