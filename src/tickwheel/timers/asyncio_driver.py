@@ -133,7 +133,7 @@ class AsyncTimers(AbstractTimers):
         cancel(before)
 
     def _ask_again(self) -> None:
-        """Have the loop be asked again that could not take a call: soon, and by the next timer."""
+        """Retry after the loop could not take a call: in its next round, and with the next timer."""
         self._registry.awaited = TICK_MAX
         if self.running:
             with suppress(Exception):  # a call near the recursion limit: what the loop held before, it still holds

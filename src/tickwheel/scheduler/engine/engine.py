@@ -242,7 +242,7 @@ class Engine:
         except TimeoutError:
             waited_s = round((self._clock.monotonic_ns() - begun_ns) / 1e9, 1)
             if left := len(self._executor):
-                log.warning("stopping, to be run again: %d still running after %g s", left, waited_s)
+                log.warning("tasks still running after %g s: %d; they are stopped and will run again", waited_s, left)
         finally:
             self._grace = None
         await self._end_loops()
