@@ -152,16 +152,17 @@ class Dispatcher:
         self._executor.launch(claimed, leases, heard)
         # Read from the store before the claim, they may have been entered again meanwhile.
         self._index.drop_all({task.id for task in claimed})
-        if unwanted := [task.id for task in claimed if self._is_unwanted(task)]:
+        now = self._now()
+        if unwanted := [task.id for task in claimed if self._is_unwanted(task, now)]:
             await self._executor.release(unwanted)
 
-    def _is_unwanted(self, task: Task) -> bool:
+    def _is_unwanted(self, task: Task, now: int) -> bool:
         """Tell whether a claim is to be given up.
 
         It is held back since, or the clock was set back meanwhile, or another task of that id may not be claimed ahead.
         """
         ahead_ms = 0 if task.at_most_once else self._options.ahead_ms
-        return task.run_at > self._now() + ahead_ms or task.id in self._held_back
+        return task.run_at > now + ahead_ms or task.id in self._held_back
 
     # -- what is being changed in this process
 

@@ -13,6 +13,7 @@ Who asks whether a node responds sends `PING`, and receives `PONG` from its even
 """
 
 import asyncio
+import ctypes
 import errno
 import os
 import select
@@ -20,8 +21,9 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -51,6 +53,8 @@ PONG: Final = b"pong"
 QUEUE_FULL: Final = _queue_max()  # datagrams
 FULL: Final = (errno.EAGAIN, errno.ENOBUFS)  # of a queue of datagrams
 
+NOTHING_RECEIVED: Final[Callable[[], int]] = lambda: 0  # noqa: E731 - of no sockets
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(tuple[int, list[tuple[int, int, int, bool]] | None]).decode
 
@@ -66,7 +70,7 @@ class Notifier:
         self._lock = threading.Lock()
         self._draining = threading.Lock()  # until what was received is counted: others would not see it anywhere
         self._sockets: dict[str, socket.socket] = {}  # by the path of their lock file
-        self._poll = None if sys.platform == "win32" else select.poll()  # of these; to find nothing costs a microsecond
+        self._received = NOTHING_RECEIVED  # tells whether there is something in these
         self._known = 0  # every change up to this one is known
         self._beyond: set[int] = set()  # so are these, after a gap
         self._sender: socket.socket | None = None
@@ -81,7 +85,7 @@ class Notifier:
 
     def listen(self, lock_path: str) -> None:
         """Receive what is sent to a node; where that does not work, the table `changes` is looked at more often."""
-        if sys.platform == "win32" or self._poll is None:
+        if sys.platform == "win32":
             return
         receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
@@ -92,7 +96,7 @@ class Notifier:
             receiver.close()
             return
         self._sockets[lock_path] = receiver
-        self._poll.register(receiver, select.POLLIN)
+        self._received = received_by(self._sockets.values())
 
     def close(self, lock_path: str) -> None:
         """Receive nothing for a node any more."""
@@ -100,8 +104,8 @@ class Notifier:
         if receiver is not None:
             if not self._loop.is_closed():
                 self._loop.remove_reader(receiver.fileno())
-            assert self._poll is not None
-            self._poll.unregister(receiver)
+            with self._draining:  # on another thread the descriptor may just be looked at
+                self._received = received_by(self._sockets.values())
             receiver.close()
             with suppress(OSError):
                 os.unlink(socket_path(lock_path))  # noqa: PTH108 - a string, as the others
@@ -115,6 +119,9 @@ class Notifier:
 
     def running_changes(self) -> Mapping[int, int]:
         """Count the changes of running tasks that others told of until now: what they sent before they returned."""
+        with self._draining:
+            if not self._received():
+                return self._running
         news = self.drain()
         if news and asyncio._get_running_loop() is self._loop:
             self._tell(news)
@@ -127,8 +134,6 @@ class Notifier:
         """Return what was changed, by all that was received since the last time."""
         news = News()
         with self._draining:
-            if self._poll is None or not self._poll.poll(0):
-                return news
             for receiver in list(self._sockets.values()):
                 datagrams = list(receive(receiver))
                 for datagram in datagrams:
@@ -201,6 +206,24 @@ class Notifier:
         if self._sender is not None:
             self._sender.close()
             self._sender = None
+
+
+class PollFd(ctypes.Structure):
+    """What `poll` is told of a socket, as the C library has it."""
+
+    _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
+
+
+def received_by(sockets: Collection[socket.socket]) -> Callable[[], int]:
+    """Return what tells whether one of some sockets has received anything.
+
+    It is asked before each run, and keeps the interpreter's lock: `select.poll` gives it up, and with other threads at
+    work each run then waits for them.
+    """
+    if sys.platform == "win32":
+        return NOTHING_RECEIVED
+    polled = (PollFd * len(sockets))(*[PollFd(each.fileno(), select.POLLIN, 0) for each in sockets])
+    return partial(ctypes.PyDLL(None).poll, polled, ctypes.c_ulong(len(sockets)), ctypes.c_int(0))
 
 
 def receive(receiver: socket.socket) -> Iterator[bytes]:
