@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 # What the service needs, and what the tests and tools need besides.
 RUN_STAMP := $(VENV)/.installed-run
@@ -90,7 +90,7 @@ clean:
 $(RUN_STAMP): pyproject.toml setup.py $(NATIVE)
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else \
 	  "tickwheel needs Python 3.11 or newer, and $(PYTHON) is %d.%d: make PYTHON=/path/to/python3" % sys.version_info[:2])'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --upgrade pip
 	find src -name '*.so' -delete
 	$(PIP) install --editable '.[server]'

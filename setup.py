@@ -4,8 +4,13 @@ Either all native modules are built or none: they are linked into one library, a
 Everything else about the package is in pyproject.toml.
 """
 
-import os
 import sys
+
+# pip may come to this before it looks at `requires-python`, and then fails with something that explains nothing.
+if sys.version_info < (3, 11):  # noqa: UP036 - it is read by any version
+    sys.exit("tickwheel needs Python 3.11 or newer, and this is %d.%d" % sys.version_info[:2])  # noqa: UP031 - as above
+
+import os
 from pathlib import Path
 
 from setuptools import Extension, setup

@@ -2,6 +2,7 @@
 
 import ast
 import subprocess
+import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parent.parent
@@ -26,3 +27,10 @@ def test_make_knows_what_is_compiled() -> None:
 
 def test_every_module_that_is_compiled_exists() -> None:
     assert [name for name in hot_modules() if not (REPOSITORY / name).is_file()] == []
+
+
+def test_a_python_that_is_too_old_is_refused_in_one_line_by_what_pip_runs() -> None:
+    script = "import sys; sys.version_info = (3, 10, 13, 'final', 0); exec(open('setup.py').read())"
+    done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "tickwheel needs Python 3.11 or newer, and this is 3.10\n"

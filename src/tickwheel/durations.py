@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from tickwheel.errors import InvalidDuration
 
-__all__ = ["DURATION_NS_MAX", "Duration", "to_ns"]
+__all__ = ["DURATION_NS_MAX", "Duration", "argument_ns", "to_ns"]
 
 Duration = int | float | Rational | Decimal | timedelta | str
 
@@ -96,6 +96,14 @@ def to_ns(duration: Duration) -> int:
         raise
     except Exception as error:  # whatever a class of the caller's raises
         raise InvalidDuration(duration, f"its class raises {type(error).__name__}") from error
+
+
+def argument_ns(name: str, duration: Duration) -> int:
+    """Return a duration in nanoseconds; the error of an invalid one says which argument it is."""
+    try:
+        return to_ns(duration)
+    except InvalidDuration as error:
+        raise error.within(name) from None
 
 
 def _from_value(given: object) -> int:

@@ -44,6 +44,12 @@ def test_a_server_says_what_it_needs() -> None:
     assert "servers need litestar, which is not installed: pip install 'tickwheel[server]'" in done.stderr
 
 
+def test_the_command_that_serves_says_what_it_needs() -> None:
+    done = run("import sys; sys.modules['structlog'] = None; from tickwheel.cli import app; app(['serve'])")
+    words = "the service and its dashboard need structlog, which is not installed: pip install 'tickwheel[server]'"
+    assert words in " ".join(done.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("module", "package", "words"),
     [

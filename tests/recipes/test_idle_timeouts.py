@@ -273,7 +273,7 @@ def test_bad_input_changes_nothing(timeouts: IdleTimeouts[str]) -> None:
         timeouts.watch("b", 30, "print")  # type: ignore[call-overload]
     with pytest.raises(MissingCallback, match="invalid on_idle None: expected a function"):
         timeouts.watch("b", 30, None)  # type: ignore[call-overload]
-    with pytest.raises(InvalidDuration):
+    with pytest.raises(InvalidDuration, match=r"^timeout: "):
         timeouts.watch("b", -1, print)
     assert len(timeouts) == 1
     assert not timeouts.touch("b")

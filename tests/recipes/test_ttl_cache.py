@@ -512,11 +512,18 @@ def test_a_bad_duration_is_refused_and_changes_nothing(cache: TTLCache[str, int]
         TTLCache(1, ttl)
     with pytest.raises(InvalidDuration):
         TTLCache(1, 10, expire_after_access=ttl)
-    with pytest.raises(InvalidDuration):
+    with pytest.raises(InvalidDuration, match=r"^ttl: "):
         cache.set("a", 2, ttl=ttl)
-    with pytest.raises(InvalidDuration):
+    with pytest.raises(InvalidDuration, match=r"^ttl: "):
         cache.get_or_load("b", lambda _: pytest.fail("loaded"), ttl=ttl)
     assert (dict(cache), cache.ttl("a")) == ({"a": 1}, 10)
+
+
+def test_a_bad_duration_of_a_cache_is_refused_by_its_name() -> None:
+    with pytest.raises(InvalidDuration, match=r"^ttl: "):
+        TTLCache(3, "soon", expire_after_access="5m")
+    with pytest.raises(InvalidDuration, match=r"^expire_after_access: "):
+        TTLCache(3, "5m", expire_after_access="soon")
 
 
 @pytest.mark.parametrize("ttl", [None, -1, "soon"])

@@ -180,6 +180,10 @@ def test_an_impossible_repetition_is_refused(recorder: Recorder, bad: dict[str, 
         recorder.timers.every(1, print, **bad)
     with pytest.raises(InvalidSchedule, match="would never let anything else run"):
         recorder.timers.every(0, print)
+    with pytest.raises(InvalidSchedule, match="mode is 'rate' or 'delay'"):
+        recorder.timers.every(1, print, mode=np.array([1, 2]))  # type: ignore[arg-type]
+    with pytest.raises(InvalidDuration, match=r"^jitter: "):
+        recorder.timers.every(1, print, jitter=-1)
     with pytest.raises(InvalidSchedule, match=r"an interval of '0[0 ]*\.\.\. would"):
         recorder.timers.every("0" * 150 + "s", print)
     assert len(recorder.timers) == 0

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -623,6 +624,39 @@ def test_the_interpreter_exits_with_timers_pending() -> None:
         print("leaving")
     """
     assert output_of(run(script)) == "leaving\n"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "tickwheel.default_timers().after(3600, call)",
+        "tickwheel.Timers().after(3600, call)",
+        "timers = tickwheel.Timers(); timers.every(0.001, call)",
+        "timers = tickwheel.ManualTimers(); timers.after(3600, call)",
+        "timers = tickwheel.AsyncTimers(asyncio.new_event_loop()); timers.after(3600, call)",
+    ],
+)
+def test_pending_timers_keep_no_module_from_being_torn_down_when_the_interpreter_exits(
+    start: str, tmp_path: Path
+) -> None:
+    written = tmp_path / "written"
+    script = f"""
+        import asyncio, os, warnings
+        import tickwheel
+        warnings.simplefilter("ignore", ResourceWarning)  # the program leaves everything open
+
+        class Session:
+            def __del__(self, write=os.write):
+                write(1, b"ended")
+
+        session = Session()
+        file = open({str(written)!r}, "w")
+        def call() -> None: ...
+        {start}
+        file.write("all of it")
+    """
+    assert output_of(run(script)) == "ended"
+    assert written.read_text() == "all of it"
 
 
 @pytest.mark.parametrize("make", ["default_timers", "Timers"])

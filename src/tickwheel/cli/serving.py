@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from tickwheel.cli import output
 from tickwheel.cli.commands import app, console, find_scheduler, plainly
 from tickwheel.cli.places import JsonOption
-from tickwheel.errors import InvalidConfig
+from tickwheel.errors import InvalidConfig, MissingExtra
 from tickwheel.observe.event_log import EventLog
 from tickwheel.observe.masking import SECRET_WORDS, Mask
 from tickwheel.scheduler import AsyncScheduler
@@ -46,9 +46,12 @@ def serve(
     demo: Annotated[bool | None, typer.Option("--demo", help="Example handlers, and tasks for them")] = None,
 ) -> None:
     """Serve the API and the dashboard, and run tasks."""
-    from tickwheel.observe.logs import configure_logs  # noqa: PLC0415 - its packages are an extra
-    from tickwheel.server.demo import furnish, trade  # noqa: PLC0415 - as above
-    from tickwheel.server.process import serve as run  # noqa: PLC0415 - as above
+    try:
+        from tickwheel.observe.logs import configure_logs  # noqa: PLC0415 - its packages are an extra
+        from tickwheel.server.demo import furnish, trade  # noqa: PLC0415 - as above
+        from tickwheel.server.process import serve as run  # noqa: PLC0415 - as above
+    except MissingExtra as missing:
+        raise MissingExtra("the service and its dashboard", missing.package, "server") from missing
 
     flags = {
         "app": target,

@@ -15,9 +15,9 @@ from fractions import Fraction
 from time import monotonic_ns
 from typing import NoReturn, TypeVar
 
-from tickwheel.durations import Duration
+from tickwheel.durations import Duration, argument_ns
 from tickwheel.errors import NotCopyable
-from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, DelayedItems, argument_ns, check_maxsize
+from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, DelayedItems, check_maxsize
 from tickwheel.timers.loop_timers import counts_milliseconds
 from tickwheel.wheels import TICK_MAX
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from mypy_extensions import mypyc_attr
 
-from tickwheel.durations import to_ns
+from tickwheel.durations import argument_ns
 from tickwheel.recipes.cache_store import MISSING, CacheStore
 
 __all__ = ["CacheCore"]
@@ -58,7 +58,7 @@ class CacheCore:
 
     def set(self, key: Any, value: Any, *, ttl: Any = None) -> None:
         """Set an item, with a time to live of its own if one is given."""
-        self._store.write(key, value, self._store.ttl_ns(key, value) if ttl is None else to_ns(ttl))
+        self._store.write(key, value, self._store.ttl_ns(key, value) if ttl is None else argument_ns("ttl", ttl))
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
         """Return the value of a key; if it is not there, set the default and return that, in one step."""

@@ -26,9 +26,9 @@ from threading import Condition, Lock
 from typing import Final, NamedTuple, NoReturn, TypeVar, final
 
 from tickwheel.clock import Clock, SystemClock, monotonic_reader
-from tickwheel.durations import DURATION_NS_MAX, Duration
+from tickwheel.durations import DURATION_NS_MAX, Duration, argument_ns
 from tickwheel.errors import InvalidBlock, NotCopyable
-from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, DelayedItems, argument_ns, check_maxsize
+from tickwheel.recipes.delayed_items import TICK_NS, WAIT_NS_MAX, DelayedItems, check_maxsize
 
 __all__ = ["DelayQueue"]
 

@@ -21,12 +21,11 @@ from threading import RLock
 from typing import Final, Generic, TypeVar, cast
 from weakref import WeakMethod
 
-from tickwheel.durations import Duration, to_ns
-from tickwheel.errors import InvalidDuration, InvalidOption
+from tickwheel.errors import InvalidOption
 from tickwheel.recipes.cache_store import whole_number
 from tickwheel.wheels import BINARY, HierarchicalWheel, Timer
 
-__all__ = ["TICK_NS", "WAIT_NS_MAX", "DelayedItems", "argument_ns", "check_maxsize"]
+__all__ = ["TICK_NS", "WAIT_NS_MAX", "DelayedItems", "check_maxsize"]
 
 T = TypeVar("T")
 
@@ -44,14 +43,6 @@ def check_maxsize(maxsize: object) -> None:
     """Refuse what no number of items could be compared with; a float is allowed, as in the standard queues."""
     if whole_number(maxsize) is None and (not isinstance(maxsize, float) or isnan(maxsize)):
         raise InvalidOption("maxsize", maxsize, "a number (0 for no limit)")
-
-
-def argument_ns(name: str, duration: Duration) -> int:
-    """Return a duration in nanoseconds; the error of an invalid one says which argument it is."""
-    try:
-        return to_ns(duration)
-    except InvalidDuration as error:
-        raise error.within(name) from None
 
 
 class DelayedItems(Generic[T]):

@@ -19,7 +19,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, TypeVarTuple, Unpack, overload
 from weakref import WeakSet, ref
 
-from tickwheel.durations import Duration, to_ns
+from tickwheel.durations import Duration, argument_ns
 from tickwheel.errors import AsyncCallback, DuplicateKey, InvalidTimers, MissingCallback, NotCopyable, TimersStopped
 from tickwheel.recipes.idle_touches import IdleTouches, Touch
 from tickwheel.timers.asyncio_driver import AsyncTimers
@@ -112,7 +112,7 @@ class IdleTimeouts(IdleTouches, Generic[K]):
             raise MissingCallback(on_idle, "on_idle")
         if not self._awaits and code_flags(on_idle) & CO_COROUTINE:
             raise AsyncCallback("on_idle", on_idle, "use AsyncTimers, or a plain function")
-        timeout_ns = to_ns(timeout)
+        timeout_ns = argument_ns("timeout", timeout)
         watch = Watch(key, timeout_ns, on_idle, args or (key,), Touch(self._time.now_ns()))
         with self._lock:
             if self._registry.stopped:

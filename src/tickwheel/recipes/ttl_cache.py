@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 from weakref import WeakValueDictionary
 
 from tickwheel.clock import Clock, SystemClock, monotonic_reader
-from tickwheel.durations import Duration, to_ns
+from tickwheel.durations import Duration, argument_ns
 from tickwheel.errors import AsyncCallback, InvalidCache, InvalidTimers, MissingCallback, NotCopyable, shown
 from tickwheel.recipes.cache_core import CacheCore
 from tickwheel.recipes.cache_forks import hold_all, let_go_all, renew_all, settle_all
@@ -81,7 +81,7 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
             raise InvalidTimers(timers)
         if ttl is None and expire_after_access is None:
             raise InvalidCache("items would never expire: give a ttl, or expire_after_access, or both")
-        access_ns = 0 if expire_after_access is None else to_ns(expire_after_access)
+        access_ns = 0 if expire_after_access is None else argument_ns("expire_after_access", expire_after_access)
         if expire_after_access is not None and access_ns == 0:
             raise InvalidCache(f"invalid expire_after_access {shown(expire_after_access)}: expected more than 0 s")
         if ttl is None:
@@ -90,7 +90,7 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
             _check_function("ttl", ttl)
             ttl_ns, ttl_of = 0, ttl
         else:
-            ttl_ns, ttl_of = to_ns(ttl), None
+            ttl_ns, ttl_of = argument_ns("ttl", ttl), None
         now_ns = _reader(clock, timers)
         super().__init__(CacheStore(size, now_ns, ttl_ns, ttl_of, access_ns, weigher, on_evict))
         self._sweeper: CacheSweeper | None = None
@@ -177,7 +177,7 @@ class TTLCache(CacheCore, MutableMapping[K, V]):
         if not callable(loader):
             raise MissingCallback(loader, "loader")
         if ttl is not None:
-            to_ns(ttl)  # refused before the loader is called
+            argument_ns("ttl", ttl)  # refused before the loader is called
         loaded: V = load(self._store, key, loader, ttl)
         return loaded
 

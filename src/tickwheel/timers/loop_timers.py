@@ -560,7 +560,9 @@ def to_moment(when: SupportsFloat) -> float:
     """Return a moment of a loop's clock, which may be any number but NaN."""
     try:
         moment = float(when) if _is_number(when) else math.nan
-    except (TypeError, ValueError, OverflowError):
+    except (RecursionError, MemoryError):
+        raise
+    except Exception:  # noqa: BLE001 - whatever a class of the caller's raises
         moment = math.nan
     if math.isnan(moment):
         raise InvalidDuration(when, "must be a number")

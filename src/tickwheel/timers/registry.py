@@ -109,7 +109,7 @@ class TimerRegistry(TimerOwner):
         """Begin anew with nothing, as after a fork, and return what was there: it is over."""
         handles: list[Any] = []
         wheel = self.wheel
-        if self.stopped or wheel._closed:
+        if wheel._closed:
             return handles, None
         for ring in [self.due_ring, self.held_ring, self.running_ring, wheel._ready, *wheel._slots()]:
             take_all(ring, handles)

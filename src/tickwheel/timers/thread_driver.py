@@ -30,7 +30,7 @@ from tickwheel.errors import InvalidExecutor, InvalidOption, TimersStopped
 from tickwheel.timers.forks import after_fork_in_child
 from tickwheel.timers.handle import PendingTimer, TimerHandle
 from tickwheel.timers.registry import Left
-from tickwheel.timers.timers import AbstractTimers, Named, Options, option_names, tell
+from tickwheel.timers.timers import AbstractTimers, Named, Options, drop_pending, option_names, tell
 from tickwheel.wheels import TICK_MAX
 
 __all__ = ["Timers", "default_timers"]
@@ -359,6 +359,7 @@ def _end_threads() -> None:
     end = time.monotonic() + STOP_SECONDS_MAX
     for timers in instances:
         timers._join_thread(max(end - time.monotonic(), 0.0))
+    drop_pending(instances)  # also of those that only their thread has held
 
 
 def _renew_default_lock() -> None:

@@ -7,10 +7,11 @@ batches of bounded size, and run it outside.
 
 # ruff: noqa: D102 - methods whose types are given here have their docstrings in TimersCore
 
+import atexit
 import logging
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Generator, Hashable
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -44,7 +45,7 @@ from typing import (
 from weakref import WeakSet, ref
 
 from tickwheel.clock import Clock, monotonic_reader
-from tickwheel.durations import Duration, to_ns
+from tickwheel.durations import Duration, argument_ns, to_ns
 from tickwheel.errors import (
     CoroutineNotAwaited,
     InvalidOption,
@@ -69,6 +70,7 @@ __all__ = [
     "Options",
     "check_not_generator",
     "code_flags",
+    "drop_pending",
     "is_unbegun",
     "option_names",
     "tell",
@@ -88,6 +90,8 @@ GATHERING: Final = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)  # the kind
 PLAIN_OR_COROUTINE: Final = "a plain or coroutine function (the body of a generator function never runs)"
 
 PENDING_MAX: Final = 10_000_000  # about a gigabyte; beyond this a program is leaking timers
+
+LOCK_SECONDS_MAX: Final = 1.0  # what the end of the process waits for a thread that holds the lock of timers
 
 log = logging.getLogger("tickwheel.timers")
 
@@ -176,10 +180,11 @@ class AbstractTimers(TimersCore, ABC):
             )
         if not is_count(times):
             raise InvalidSchedule(f"times is how often to run, at least 1, or -1 for ever, not {shown(times)}")
-        if mode not in ("rate", "delay"):
+        given: object = mode
+        if not isinstance(given, str) or given not in ("rate", "delay"):
             raise InvalidSchedule(f"mode is 'rate' or 'delay', not {shown(mode)}")
-        phase_ns = None if phase is None else to_ns(phase)
-        jitter_ns = to_ns(jitter)
+        phase_ns = None if phase is None else argument_ns("phase", phase)
+        jitter_ns = argument_ns("jitter", jitter)
         job, job_args = (self._default_job(args), (key,)) if callback is None else (callback, args)
         now_ns = self.now_ns()
         first_ns = now_ns + interval_ns
@@ -389,6 +394,28 @@ def _let_go(left: list[Left]) -> None:
         for handle in handles:
             handle.release()
     left.clear()
+
+
+def drop_pending(instances: Iterable[AbstractTimers]) -> None:
+    """Drop what is pending, when the interpreter exits.
+
+    It is out of the garbage collector's sight: a callback would keep its module from being torn down, and with it open
+    files from being written.
+    """
+    left: list[Left] = []
+    for timers in instances:
+        lock = timers._registry.lock
+        if lock.acquire(timeout=LOCK_SECONDS_MAX):
+            try:
+                left.append(timers._registry.leave_all())
+            finally:
+                lock.release()
+    _let_go(left)
+
+
+@atexit.register
+def _drop_all_pending() -> None:
+    drop_pending(list(_instances))
 
 
 after_fork_in_child(_renew_locks, _begin_anew)
