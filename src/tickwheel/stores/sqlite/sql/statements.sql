@@ -214,5 +214,5 @@ ORDER BY +serial LIMIT :limit
 -- name: add_partition
 INSERT INTO partitions (part) VALUES (?)
 
--- name: count_partitions
-SELECT count(*) FROM partitions
+-- name: parts
+SELECT part FROM partitions ORDER BY part
