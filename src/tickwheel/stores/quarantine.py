@@ -15,6 +15,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tickwheel.stores import validation
 from tickwheel.tasks.record import LISTED, Status, Task, UnreadableTask
 from tickwheel.tasks.transitions import claim
@@ -77,8 +79,40 @@ def check_columns(task: Task, columns: Columns) -> None:
             raise ValueError(f"its {name} is {here!r:.300} in its data, and {there!r:.300} in its row")
 
 
+class Glimpse(msgspec.Struct):
+    """What can be read of data that are JSON all the same, where a store has no columns."""
+
+    status: Status = Status.PENDING
+    paused: bool = False
+    partition: int = 0
+    run_at: int = 0
+    priority: int = 0
+    version: int = 0
+    handler: str = ""
+    attempt: int = 0
+    finished_at: int | None = None
+
+
+_glance: Final = msgspec.json.Decoder(Glimpse).decode
+
+
+def glean(body: bytes | str, columns: Columns) -> Columns:
+    """Fill in from the data what a row does not say itself, as far as that can be read."""
+    if columns.status is not None:
+        return columns
+    try:
+        seen = _glance(body)
+    except (ValueError, RecursionError):
+        return columns
+    status = Status.PAUSED if seen.paused and seen.status is Status.PENDING else seen.status
+    known = {name: value for name, value in columns._asdict().items() if value is not None}
+    named = {name: getattr(seen, name) for name in Columns._fields if name not in ("id", "status")}
+    return Columns(**{**named, "status": NUMBERS[status], **known})
+
+
 def unreadable(body: bytes | str, error: Exception, columns: Columns, *, claimed: bool = False) -> UnreadableTask:
     """Make of a row that cannot be read what can be said about it; a status that there is not is taken for pending."""
+    columns = glean(body, columns)
     number = columns.status or 0
     status = LISTED[number] if 0 <= number < len(LISTED) else Status.PENDING
     status = Status.RUNNING if claimed else status
