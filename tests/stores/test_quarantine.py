@@ -41,6 +41,12 @@ DAMAGES: dict[str, Change | bytes] = {
     "arguments beyond the depth": lambda body: {**body, "args": {"what": nested(200)}},
     "a time before 1970": lambda body: {**body, "run_at": -1, "occurrence_at": -1},
     "a time beyond all": lambda body: {**body, "occurrence_at": 2**63 - 1},
+    "a series beyond all times": lambda body: {
+        **body,
+        "trigger": {"type": "every", "interval_ms": 1000},
+        "times": -1,
+        "occurrence_at": 2**53 - 1,
+    },
     "a timeout of nothing": lambda body: {**body, "timeout_ms": 0},
     "failures below none": lambda body: {**body, "failures": -1},
     "no handler": lambda body: {**body, "handler": ""},

@@ -72,11 +72,11 @@ def check_columns(task: Task, columns: Columns) -> None:
     if columns.id != task.id:
         raise ValueError(f"it has the data of task {task.id!r:.300}")
     if columns.status not in (None, NUMBERS[task.listed_status]):
-        raise ValueError(f"its status is {task.listed_status} in its data, and number {columns.status} in its row")
+        raise ValueError(f"status mismatch: {task.listed_status} in its data, number {columns.status} in its row")
     for name in ("partition", "run_at", "priority", "version", "handler", "attempt"):
         here, there = getattr(task, name), getattr(columns, name)
         if there not in (None, here):
-            raise ValueError(f"its {name} is {here!r:.300} in its data, and {there!r:.300} in its row")
+            raise ValueError(f"{name} mismatch: {here!r:.300} in its data, {there!r:.300} in its row")
 
 
 class Glimpse(msgspec.Struct):

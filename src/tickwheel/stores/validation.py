@@ -31,6 +31,7 @@ from tickwheel.tasks.fields import (
     text,
 )
 from tickwheel.tasks.record import CRASHES_MAX, LEGAL, Status, Task
+from tickwheel.tasks.triggers import Every
 
 __all__ = [
     "BATCH_MAX",
@@ -60,7 +61,7 @@ COUNT_ROWS_MAX: Final = 1_000_000  # that a caller may have counted one by one: 
 MOMENT_MAX: Final = 2**53 - 1  # exact as a float, which is how some stores and readers keep it: 285,000 years
 PRIORITY_MAX: Final = 2**31 - 1
 COUNT_MAX: Final = 2**53 - 1  # of changes, attempts and the like: exact as a float, and far from the end of 64 bits
-MEASURED_BYTES: Final = PAYLOAD_BYTES_MAX // 8  # written by others, numbers may take a quarter of the room they do here
+MEASURED_BYTES: Final = PAYLOAD_BYTES_MAX // 8  # others may write numbers in a quarter of the bytes that we do
 
 NAMES: Final = ("id", "handler")
 Bounds = tuple[int, int, bool]  # the least, the most, and whether there may be none
@@ -218,7 +219,7 @@ def _check_written(task: Task) -> None:
     """
     if not (
         0 <= task.run_at <= MOMENT_MAX
-        and 0 <= task.occurrence_at <= MOMENT_MAX
+        and 0 <= task.occurrence_at <= MOMENT_MAX - SPAN_MS_MAX  # a series has a next point
         and 0 <= task.created_at <= MOMENT_MAX
         and 0 <= task.version <= COUNT_MAX
         and 0 <= task.attempt <= COUNT_MAX
@@ -250,10 +251,14 @@ def _check_fields(task: Task) -> None:
     for name, (least, most, optional) in BOUNDS.items():
         value = getattr(task, name)
         if not (optional and value is None) and not least <= value <= most:
-            raise InvalidTask(f"its {name} is {value}, and from {least} to {most} is possible")
+            raise InvalidTask(f"invalid {name} {value}: expected an int from {least:,} to {most:,}")
+    if type(task.trigger) is Every:
+        latest = max(task.occurrence_at, task.grid_at or 0, task.next_at or 0)
+        if latest > MOMENT_MAX - task.trigger.interval_ms:
+            raise InvalidTask(f"the occurrence after {latest} is later than any time that can be stored")
     if task.following is not None:
         if task.following.task.following is not None:
-            raise InvalidTask("what follows it is followed by something itself")
+            raise InvalidTask("invalid following: it has a following of its own")
         _check_fields(task.following.task)
 
 

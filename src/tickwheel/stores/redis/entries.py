@@ -53,7 +53,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         claimed_at = None if mark is None else int(mark.partition(b" ")[2])
         task = read_row(body, columns, claimed_at)
         if not isinstance(task, UnreadableTask) and not _agrees(header, task, claimed=mark is not None):
-            why = ValueError(f"its header is {header!r:.300}, and does not go with its data")
+            why = ValueError(f"header mismatch: {header!r:.300} does not agree with its data")
             task = unreadable(body, why, columns, claimed=mark is not None)
         return cls(task, header, "" if mark is None else mark.decode())
 
