@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.wheels.schemes import Unprintable
 from tickwheel.durations import to_ns
 from tickwheel.errors import (
     InvalidResult,
+    InvalidTask,
     ProcessDied,
     RetryAfter,
     RunCancelled,
@@ -27,8 +29,11 @@ from tickwheel.errors import (
 )
 from tickwheel.observe import Event
 from tickwheel.scheduler import AsyncScheduler, Scheduler
+from tickwheel.stores import Store
+from tickwheel.stores.contract import Finish, Lease
 from tickwheel.tasks import RetryPolicy, Status, Task, TaskContext
 from tickwheel.tasks.record import ENDED, RunStatus
+from tickwheel.testing.stores.scenario import task as stored
 from tickwheel.workers.results import RESULT_BYTES_MAX
 
 DEEP: Any = 1
@@ -463,6 +468,95 @@ def test_an_outcome_that_no_store_can_keep_keeps_no_other_from_being_written(cap
 
     world.play(story)
     assert "task 'odd': its outcome cannot be written" in caplog.text
+
+
+class Choosy:
+    """A store that cannot take what is called odd, as if the task itself made the call fail."""
+
+    def __init__(self, store: Store, verb: str, error: Exception) -> None:
+        self._store = store
+        self._verb = verb
+        self._error = error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
+        if self._verb == "finish" and any(finish.task.id == "odd" for finish in finishes):
+            raise self._error
+        return await self._store.finish(finishes)
+
+    async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
+        if self._verb == "claim" and "odd" in ids:
+            raise self._error
+        return await self._store.claim(leases, ids, until)
+
+
+@pytest.mark.parametrize("verb", ["finish", "claim"])
+@pytest.mark.parametrize("error", [InvalidTask("no store takes it"), OverflowError("too large")])
+def test_what_one_task_makes_fail_in_the_store_is_done_for_the_others(
+    verb: str, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    store = world.store
+    world.store = Choosy(store, verb, error)
+    names = ["a", "b", "odd", "c", "d"]
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add_many([{"handler": "note", "args": {"what": name}, "id": name} for name in names])
+        await asyncio.sleep(60)
+        found = {name: (await scheduler.get(name)).status for name in names}
+        assert found.pop("odd") is not Status.COMPLETED
+        assert set(found.values()) == {Status.COMPLETED}
+
+    world.play(story)
+    assert "task 'odd'" in caplog.text
+    world.store = store
+
+    async def again(scheduler: AsyncScheduler) -> None:
+        await asyncio.sleep(60)
+        assert (await scheduler.get("odd")).status is Status.COMPLETED
+
+    world.play(again)
+
+
+def test_orphans_that_cannot_be_written_keep_no_node_from_starting(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    store = world.store
+
+    async def crash() -> None:
+        await store.add([stored(name, handler="note", args={"what": name}) for name in ("a", "odd", "b")])
+        leases = await store.acquire(range(store.partitions), "dead", 1)
+        await store.claim(leases, ["a", "odd", "b"], 10**15)
+        await store.release(leases)
+
+    world.perform(crash)
+    world.store = Choosy(store, "finish", InvalidTask("no store takes it"))
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        await asyncio.sleep(60)
+        assert {(await scheduler.get(name)).status for name in ("a", "b")} == {Status.COMPLETED}
+
+    world.play(story)
+    assert "task 'odd': its outcome cannot be written" in caplog.text
+
+
+def test_stop_leaves_its_partitions_to_others_though_outcomes_cannot_be_written() -> None:
+    world = World()
+
+    async def story() -> None:
+        scheduler = await world.scheduler().start()
+        engine: Any = scheduler._engine
+
+        async def flush() -> None:
+            raise OSError("no memory")
+
+        engine._completer.flush = flush
+        with pytest.raises(OSError, match="no memory"):
+            await scheduler.stop()
+        assert await world.store.leases() == []
+
+    world.perform(story)
 
 
 class Slow(Exception):

@@ -14,7 +14,7 @@ import pytest
 
 from tests.scheduler.worlds import World
 from tickwheel import aio
-from tickwheel.errors import SchedulerNotStarted, SchedulerOnOtherLoop
+from tickwheel.errors import InvalidDuration, SchedulerNotStarted, SchedulerOnOtherLoop
 from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.stores import Store
 from tickwheel.stores.memory import MemoryStore
@@ -407,6 +407,22 @@ def test_a_grace_period_can_be_given_to_stop(world: World) -> None:
         assert (await world.store.get(["long"]))[0].status is Status.COMPLETED  # type: ignore[union-attr]
 
     aio.run(main(), clock=world.clock)
+
+
+@pytest.mark.parametrize("grace", [-1, -0.001, "-1s", "soon", float("nan")])
+def test_a_grace_period_that_is_none_is_refused_and_nothing_is_stopped(world: World, grace: Any) -> None:
+    async def main() -> None:
+        async with world.scheduler() as scheduler:
+            with pytest.raises(InvalidDuration) as raised:
+                await scheduler.stop(grace)
+            assert raised.value.field == "grace"
+            assert await scheduler.counts()
+
+    aio.run(main(), clock=world.clock)
+    with Scheduler("memory://") as scheduler:
+        with pytest.raises(InvalidDuration, match="grace: "):
+            scheduler.stop(grace)
+        assert scheduler.counts()
 
 
 def test_a_second_stop_can_make_the_grace_period_shorter(world: World) -> None:

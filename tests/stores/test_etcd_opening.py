@@ -12,6 +12,7 @@ from aetcd import rpc
 
 from tests.etcd import Prefix, add_until_heard
 from tests.proxy import Proxy
+from tests.stores.unreadable_story import ODD_BODIES, tell_of_an_unreadable_task
 from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable
 from tickwheel.stores import open_store
 from tickwheel.stores.etcd import EtcdStore
@@ -102,14 +103,22 @@ def test_a_newer_layout_is_left_alone(prefix: Prefix) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("head", [b"2 0 ", b"? ", b""])
+@pytest.mark.parametrize("kind", sorted(ODD_BODIES.keys() - {"another handler"}))  # of which nothing else tells there
+def test_a_task_that_cannot_be_read_is_set_aside(prefix: Prefix, kind: str, head: bytes) -> None:
+    async def main() -> None:
+        store = await EtcdStore.open(prefix.url(), partitions=1)
+        key = store._ground.keys.task("bad")
+        await tell_of_an_unreadable_task(store, lambda: write(store, key, head + ODD_BODIES[kind]))
+        await store.close()
+
+    asyncio.run(main())
+
+
 def test_what_cannot_be_read_is_told(prefix: Prefix) -> None:
     async def main() -> None:
         store = await EtcdStore.open(prefix.url())
         await store.add([task("a"), task("b")])
-        await write(store, store._ground.keys.task("a"), b"1 0 {}")
-        with pytest.raises(StoreError, match="cannot be read"):
-            await store.get(["a"])
-        assert await store.get(["b"]) == [task("b")]
         await write(store, store._ground.keys.version, b"?")
         with pytest.raises(StoreError, match="damaged"):
             await open_and_close(prefix.url())

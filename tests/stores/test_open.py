@@ -2,8 +2,10 @@
 
 import asyncio
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -249,6 +251,32 @@ def test_a_file_of_any_older_schema_is_brought_up_to_date(tmp_path: Path) -> Non
         connection.pragma("user_version", version)
         connection.close()
         asyncio.run(use(path))
+
+
+DAMAGED_TABLES = {
+    "INSERT INTO changes VALUES (7)": "its table changes has 2 rows instead of one",
+    "DELETE FROM changes": "its table changes has 0 rows instead of one",
+    "DELETE FROM partitions": "its table partitions has no rows",
+    "DELETE FROM partitions WHERE part = 3": "its table partitions has 63 rows, and they are not numbered from 0",
+}
+
+
+@pytest.mark.parametrize("statement", DAMAGED_TABLES)
+def test_a_damaged_table_is_told_and_the_file_is_closed(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "tasks.db"
+
+    async def main() -> None:
+        await (await open_store(f"sqlite:///{path}")).close()
+        file = apsw.Connection(str(path))
+        file.execute(statement)
+        file.close()
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match=DAMAGED_TABLES[statement]):
+                await open_store(f"sqlite:///{path}")
+        with closing(sqlite3.connect(path)) as other:  # refused in this process as long as the file is open
+            assert other.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
+
+    asyncio.run(main())
 
 
 def test_a_damaged_file_is_told(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 
 from tests.postgres import Database
+from tests.stores.unreadable_story import ODD_BODIES, tell_of_an_unreadable_task
 from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable
 from tickwheel.stores import open_store
 from tickwheel.stores.postgres import PostgresStore
@@ -147,16 +148,18 @@ def test_a_server_that_goes_away_is_told_and_used_again_when_it_is_back(
     asyncio.run(main())
 
 
-def test_a_task_that_cannot_be_read_is_told(database: Database) -> None:
+@pytest.mark.parametrize("kind", ODD_BODIES)
+def test_a_task_that_cannot_be_read_is_set_aside(database: Database, kind: str) -> None:
     async def main() -> None:
-        store = await open_store(database.url())
-        await store.add([task("a"), task("b")])
-        connection = await asyncpg.connect(database.server.url)
-        await connection.execute(f"UPDATE {database.schema}.tasks SET body = '{{}}' WHERE id = 'a'")
-        await connection.close()
-        with pytest.raises(StoreError, match="cannot be read"):
-            await store.get(["a"])
-        assert await store.get(["b"]) == [task("b")]
+        store = await open_store(database.url(), partitions=1)
+
+        async def damage() -> None:
+            connection = await asyncpg.connect(database.server.url)
+            body = ODD_BODIES[kind].decode()
+            await connection.execute(f"UPDATE {database.schema}.tasks SET body = $1 WHERE id = 'bad'", body)
+            await connection.close()
+
+        await tell_of_an_unreadable_task(store, damage)
         await store.close()
 
     asyncio.run(main())

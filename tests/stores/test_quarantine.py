@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from tests.stores.children import opened
-from tickwheel.errors import DuplicateTask, TaskRunning, TaskUnreadable, TickwheelError
+from tickwheel.errors import DuplicateTask, TaskRunning, TaskUnreadable, TickwheelError, UnknownTask
 from tickwheel.scheduler import Scheduler
 from tickwheel.stores import MemoryStore, Store
 from tickwheel.stores.contract import Filter, Finish
-from tickwheel.stores.quarantine import unreadable
+from tickwheel.stores.quarantine import Columns, unreadable
 from tickwheel.tasks import RetryPolicy, RunStatus, Status, Task, TaskContext, UnreadableTask
 from tickwheel.testing.stores.scenario import own, task
 
@@ -34,6 +34,30 @@ DAMAGES: dict[str, Change | bytes] = {
     "policy out of range": lambda body: {**body, "retry": {"retries": -1}},
     "unknown status": lambda body: {**body, "status": "sleeping"},
     "unknown trigger": lambda body: {**body, "trigger": {"type": "lunar", "phase": "full"}},
+    "a version beyond 64 bits": lambda body: {**body, "version": 10**30},
+    "the last version": lambda body: {**body, "version": 2**63 - 1},
+    "the last attempt": lambda body: {**body, "attempt": 2**63 - 1},
+    "arguments beyond the limit": lambda body: {**body, "args": {"what": "x" * 5_000_000}},
+    "arguments beyond the depth": lambda body: {**body, "args": {"what": nested(200)}},
+    "a time before 1970": lambda body: {**body, "run_at": -1, "occurrence_at": -1},
+    "a time beyond all": lambda body: {**body, "occurrence_at": 2**63 - 1},
+    "a series beyond all times": lambda body: {
+        **body,
+        "trigger": {"type": "every", "interval_ms": 1000},
+        "times": -1,
+        "occurrence_at": 2**53 - 1,
+    },
+    "a timeout of nothing": lambda body: {**body, "timeout_ms": 0},
+    "failures below none": lambda body: {**body, "failures": -1},
+    "no handler": lambda body: {**body, "handler": ""},
+    "another partition": lambda body: {**body, "partition": body["partition"] ^ 1},
+    "another handler": lambda body: {**body, "handler": "other"},
+    "another status": lambda body: {**body, "status": "running"},
+    "another time": lambda body: {**body, "run_at": body["run_at"] - 1},
+    "too much that follows": lambda body: {
+        **body,
+        "following": ["debounce", {**body, "args": {"what": "x" * 262_140}}],
+    },
     "missing field": lambda body: {name: value for name, value in body.items() if name != "run_at"},
 }
 
@@ -48,6 +72,22 @@ def damage(path: Path, task_id: str, change: Change | bytes) -> bytes:
     assert file.changes() == 1
     file.close()
     return body
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def execute(path: Path, statement: str) -> None:
+    """Write to the file as another program would, whatever comes of it."""
+    file = apsw.Connection(str(path))
+    file.set_busy_timeout(5000)
+    file.execute(statement)
+    assert file.changes() == 1
+    file.close()
 
 
 @pytest.fixture
@@ -87,6 +127,86 @@ def test_an_unreadable_task_keeps_no_other_from_running_before_and_after_a_resta
         assert shown.raw == raw.decode(errors="backslashreplace")
     told = [record for record in caplog.records if "cannot be read by this version" in record.message]
     assert len(told) == 2, "once for each of the two that were started, however often they looked"
+
+
+ODD_COLUMNS = {
+    "no UTF-8 in its handler": "handler = CAST(x'ff' AS TEXT)",
+    "no UTF-8 in its id": "id = CAST(x'62ff' AS TEXT)",
+    "a status that there is not": "status = 6",
+    "a status that there is not, beside an unreadable body": "status = 99, body = x'00'",
+    "a status below the first": "status = -1",
+    "another partition": "part = 63 - part",
+    "no partition": "part = 999",
+    "a time before all": "run_at = -1000",
+    "another version": "version = 7",
+    "the highest priority": "priority = 9223372036854775807",
+}
+
+
+@pytest.mark.parametrize("kind", ODD_COLUMNS)
+@pytest.mark.parametrize("damaged", ["before", "while it runs"])
+def test_a_row_with_an_odd_column_keeps_no_other_from_running(path: Path, kind: str, damaged: str) -> None:
+    url = f"sqlite:///{path}"
+    statement = f"UPDATE tasks SET {ODD_COLUMNS[kind]} WHERE id = 'bad'"
+    with Scheduler(url, run=False) as adder:
+        adder.add("note", {"what": "bad"}, id="bad", delay="1h" if damaged == "while it runs" else 0)
+    if damaged == "before":
+        execute(path, statement)
+    ran: list[str] = []
+    enough = threading.Event()
+    scheduler = Scheduler(url, rescan_ms=100)
+
+    @scheduler.task("note")
+    async def note(what: str) -> None:
+        ran.append(what)
+        if what == "second":
+            enough.set()
+
+    with scheduler:
+        scheduler.add("note", {"what": "first"}, id="first")
+        if damaged == "while it runs":
+            execute(path, statement)
+        scheduler.add("note", {"what": "second"}, id="second", delay="10ms")
+        assert enough.wait(20)
+        [bad] = [task for task in scheduler.list().tasks if isinstance(task, UnreadableTask)]
+        assert bad.id == ("b\\xff" if "its id" in kind else "bad")
+        assert scheduler.get(bad.id) == bad
+        with pytest.raises(TaskUnreadable):
+            scheduler.run_now(bad.id)
+        assert scheduler.delete(bad.id).id == bad.id
+        assert not [task for task in scheduler.list().tasks if isinstance(task, UnreadableTask)]
+    assert ran == ["first", "second"]
+
+
+def test_an_id_that_is_spelled_like_bytes_is_an_id(path: Path) -> None:
+    with Scheduler(f"sqlite:///{path}", run=False) as scheduler:
+        scheduler.add("note", id="A", delay="1h")
+        with pytest.raises(UnknownTask):
+            scheduler.get(r"\x41")
+        scheduler.add("note", id=r"\x41", delay="1h")
+        assert scheduler.get(r"\x41").id == r"\x41"
+
+
+def test_what_is_over_and_has_no_readable_id_is_purged(path: Path) -> None:
+    with Scheduler(f"sqlite:///{path}", run=False) as scheduler:
+        scheduler.add("note", id="bad", delay="1h")
+        scheduler.cancel("bad")
+        execute(path, "UPDATE tasks SET id = CAST(x'ff' AS TEXT)")
+        assert scheduler.purge(0) == 1
+        assert not scheduler.list().tasks
+
+
+@pytest.mark.parametrize("handlers", ["CAST(x'ff' AS TEXT)", "'{}'"])
+def test_a_node_whose_handlers_cannot_be_read_keeps_no_other_from_running(path: Path, handlers: str) -> None:
+    with Scheduler(f"sqlite:///{path}", run=False) as adder:
+        adder.add("elsewhere", id="routed")
+        execute(path, f"INSERT INTO nodes (node, expires_at, handlers) VALUES ('odd', 1, {handlers})")
+    ran = threading.Event()
+    scheduler = Scheduler(f"sqlite:///{path}", rescan_ms=100)
+    scheduler.task("note")(ran.set)
+    with scheduler:
+        scheduler.add("note", id="a")
+        assert ran.wait(20)
 
 
 def test_a_field_of_a_newer_version_keeps_nothing_from_running(path: Path) -> None:
@@ -277,8 +397,7 @@ def test_memory_treats_an_unreadable_task_alike() -> None:
     async def main() -> None:
         store = MemoryStore(now_ms=lambda: 1000, partitions=8)
         leases, _ = await claimed(store, task("good"), task("running"))
-        fields: dict[str, Any] = {"partition": 0, "priority": 0, "version": 0, "finished_at": None, "handler": "note"}
-        bad = unreadable(NOT_JSON, ValueError("cut off"), id="bad", status=Status.PENDING, run_at=1000, **fields)
+        bad = unreadable(NOT_JSON, ValueError("cut off"), Columns("bad", 0, 0, 1000, handler="note"))
         store._number("bad")
         store._change([bad])
         assert await store.claim(leases, ["bad"], 1000) == []

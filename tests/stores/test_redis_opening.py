@@ -12,6 +12,7 @@ import trustme
 
 from tests.cluster.stories import hints_are_heard_again
 from tests.redis import Redis
+from tests.stores.unreadable_story import ODD_BODIES, tell_of_an_unreadable_task
 from tickwheel.errors import SchemaTooNew, StoreError, StoreUnavailable, UnknownStore
 from tickwheel.stores import open_store
 from tickwheel.stores.redis import RedisStore
@@ -248,14 +249,18 @@ def test_leases_of_a_server_that_was_started_again_are_ended(
     asyncio.run(main())
 
 
-def test_a_task_that_cannot_be_read_is_told(redis: Redis, redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("header", ['0 0 0 0 "orders.cancel" 2\n', "0 0 0 0 ? 2\n", "?"])
+@pytest.mark.parametrize("kind", ODD_BODIES)
+def test_a_task_that_cannot_be_read_is_set_aside(
+    redis: Redis, redis_server: RedisServer, kind: str, header: str
+) -> None:
     async def main() -> None:
         store = await open_store(redis.url(), partitions=1)
-        await store.add([task("a"), task("b")])
-        redis_server.ask("HSET", "{" + redis.name + ":0}:tasks", "a", '0 0 0 0 "x" 1\n{}')
-        with pytest.raises(StoreError, match="cannot be read"):
-            await store.get(["a"])
-        assert await store.get(["b"]) == [task("b")]
+
+        async def damage() -> None:
+            redis_server.ask("HSET", "{" + redis.name + ":0}:tasks", "bad", header + ODD_BODIES[kind].decode())
+
+        await tell_of_an_unreadable_task(store, damage)
         await store.close()
 
     asyncio.run(main())

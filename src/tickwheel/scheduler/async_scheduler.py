@@ -40,7 +40,7 @@ from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.background_calls import uninterrupted
 from tickwheel.scheduler.engine.engine import Engine
 from tickwheel.scheduler.engine.janitor import StartupReport
-from tickwheel.scheduler.options import Options
+from tickwheel.scheduler.options import Options, check_grace
 from tickwheel.scheduler.queues import Queues
 from tickwheel.scheduler.queues.message_leases import Message, check_lease, check_token, check_wait
 from tickwheel.scheduler.routing import WebhookSender
@@ -220,7 +220,7 @@ class AsyncScheduler(Verbs):
         waits no longer, and raises when everything is stopped.
         """
         self._check_place()
-        grace_s = self._options.grace_s if grace is None else to_ms(grace) / 1000
+        grace_s = self._options.grace_s if grace is None else check_grace(grace)
         if self._stopping and grace is not None:
             self._limit_grace(grace_s)
         async with self._turns:

@@ -14,10 +14,11 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import force_setattr
 
+from tickwheel.durations import Duration, argument_ns
 from tickwheel.errors import InvalidOption, UnknownOption
 from tickwheel.tasks.fields import SPAN_MS_MAX, number, whole
 
-__all__ = ["Options"]
+__all__ = ["Options", "check_grace"]
 
 OTHER_ARGUMENTS: Final = ("run", "create", "clock", "rng", "webhooks")  # of a scheduler, besides its options
 
@@ -65,3 +66,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if self.ahead_ms >= self.lease_ttl_ms:
             expected = f"shorter than a lease ({self.lease_ttl_ms:,} ms): what is claimed must be started under it"
             raise InvalidOption("ahead_ms", self.ahead_ms, expected)
+
+
+def check_grace(grace: Duration) -> float:
+    """Return a grace period in seconds."""
+    return argument_ns("grace", grace) / 1_000_000_000

@@ -35,9 +35,10 @@ from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
 from tickwheel.scheduler.async_scheduler import AsyncScheduler
 from tickwheel.scheduler.engine.janitor import StartupReport
+from tickwheel.scheduler.options import check_grace
 from tickwheel.scheduler.queues.message_leases import Message
 from tickwheel.scheduler.signals import StopSignals
-from tickwheel.scheduler.task_builder import TaskFields, to_ms
+from tickwheel.scheduler.task_builder import TaskFields
 from tickwheel.scheduler.verbs import Action
 from tickwheel.stores.contract import Filter, Lease, OnConflict, Order, Page, Store, Total
 from tickwheel.tasks.record import Run, Status, Task
@@ -144,8 +145,9 @@ class Scheduler:
         elsewhere, or later. A call that comes while another one waits can make the wait shorter.
         """
         self._check_thread("stop")
-        if grace is not None and self._stopping:
-            self._limit_grace(to_ms(grace) / 1000)
+        grace_s = None if grace is None else check_grace(grace)
+        if grace_s is not None and self._stopping:
+            self._limit_grace(grace_s)
         with self._turns:
             self._forked = False
             atexit.unregister(self.stop)

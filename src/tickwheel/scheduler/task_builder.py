@@ -14,7 +14,7 @@ import msgspec
 
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidDuration, InvalidSchedule, InvalidTask, PayloadTooLarge
-from tickwheel.stores.validation import MOMENT_MAX, NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
+from tickwheel.stores.validation import MOMENT_MAX, NAME_CHARS_MAX, check_payload
 from tickwheel.tasks.destinations import Webhook, check_webhook
 from tickwheel.tasks.fields import choice, flag, invalid, is_a, items_of, json_object, known, text, whole
 from tickwheel.tasks.policies import (
@@ -364,7 +364,8 @@ def _is_plain(value: object) -> bool:
 def _checked(args: object, meta: dict[str, Any] | None) -> dict[str, Any]:
     """Return the arguments as they will come out of a store again."""
     copy = json_object("args", args)
-    size_bytes = len(msgspec.json.encode(copy)) + (len(msgspec.json.encode(meta)) if meta else 0)
-    if size_bytes > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLarge("the arguments", size_bytes, PAYLOAD_BYTES_MAX).within("args")
+    try:
+        check_payload(copy, meta or {})
+    except PayloadTooLarge as error:
+        raise error.within("args") from None
     return copy

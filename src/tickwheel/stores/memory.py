@@ -113,6 +113,9 @@ class MemoryStore:
         for task in tasks:
             validation.encode(task)
         settled = settle(self._tasks, tasks, on_conflict)
+        for task in settled.changed.values():
+            if task.version:  # made of what was given and what was there
+                validation.encode(task)
         for task_id in settled.changed:
             if task_id in settled.anew:
                 self._number(task_id)

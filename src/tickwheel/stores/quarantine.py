@@ -1,7 +1,10 @@
 """Rows that cannot be read: each is set aside by itself, and nobody else waits for it.
 
-    row ---- decode ----> Task                         claimed, listed, changed
-               `--------> UnreadableTask               listed with its raw data, deleted; never claimed or changed
+    row ---- read_row ----> Task                       claimed, listed, changed
+                 `--------> UnreadableTask             listed with its raw data, deleted; never claimed or changed
+
+What is read as a task can be written again, now and after any step of its life: its data are JSON, within bounds, and
+what else the row says agrees with them. Every store reads its rows here, so that nothing raises for them later.
 
 What cannot be read here may have been written by a newer version: a node of that version reads and runs it. So the row
 stays as it is, and nothing about it is written down.
@@ -10,46 +13,125 @@ stays as it is, and nothing about it is written down.
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
-from tickwheel.tasks.record import Status, UnreadableTask
+import msgspec
 
-__all__ = ["Quarantine", "unreadable"]
+from tickwheel.stores import validation
+from tickwheel.tasks.record import LISTED, Status, Task, UnreadableTask
+from tickwheel.tasks.transitions import claim
+
+__all__ = ["NUMBERS", "Columns", "Quarantine", "read_row", "unreadable"]
 
 log = logging.getLogger("tickwheel.stores")
+
+NUMBERS: Final = {status: number for number, status in enumerate(LISTED)}
 
 REPORTED_MAX: Final = 10_000  # rows that are remembered; of more, the oldest are logged once more
 
 
-def unreadable(
-    body: bytes,
-    error: Exception,
-    *,
-    id: str,  # noqa: A002 - as the field is called
-    partition: int,
-    status: Status,
-    run_at: int,
-    priority: int,
-    version: int,
-    finished_at: int | None,
-    handler: str,
-) -> UnreadableTask:
-    """Make of a row that cannot be decoded what can be said about it."""
+class Columns(NamedTuple):
+    """What a row says of a task besides its data; None where a store has no such column."""
+
+    id: str
+    status: int | None = None  # its number in `LISTED`
+    partition: int | None = None
+    run_at: int | None = None
+    priority: int | None = None
+    version: int | None = None
+    handler: str | None = None
+    attempt: int | None = None
+    finished_at: int | None = None
+
+
+def read_row(body: bytes | str, columns: Columns, claimed_at: int | None = None) -> Task:
+    """Read a task, or what can be said of it; some stores write down apart from it that and when it was claimed."""
+    try:
+        task = validation.decode(body)
+        if claimed_at is not None and task.status is not Status.RUNNING:
+            task = claim(task, claimed_at)
+        check_columns(task, columns)
+    except (ValueError, RecursionError) as error:
+        return unreadable(body, error, columns, claimed=claimed_at is not None)
+    return task
+
+
+def check_columns(task: Task, columns: Columns) -> None:
+    """Raise `ValueError` if a row says something else than its data: it would be looked for where it is not."""
+    if (
+        columns.id == task.id
+        and columns.status in (None, NUMBERS[task.listed_status])
+        and columns.partition in (None, task.partition)
+        and columns.run_at in (None, task.run_at)
+        and columns.priority in (None, task.priority)
+        and columns.version in (None, task.version)
+        and columns.handler in (None, task.handler)
+        and columns.attempt in (None, task.attempt)
+    ):
+        return
+    if columns.id != task.id:
+        raise ValueError(f"it has the data of task {task.id!r:.300}")
+    if columns.status not in (None, NUMBERS[task.listed_status]):
+        raise ValueError(f"status mismatch: {task.listed_status} in its data, number {columns.status} in its row")
+    for name in ("partition", "run_at", "priority", "version", "handler", "attempt"):
+        here, there = getattr(task, name), getattr(columns, name)
+        if there not in (None, here):
+            raise ValueError(f"{name} mismatch: {here!r:.300} in its data, {there!r:.300} in its row")
+
+
+class Glimpse(msgspec.Struct):
+    """What can be read of data that are JSON all the same, where a store has no columns."""
+
+    status: Status = Status.PENDING
+    paused: bool = False
+    partition: int = 0
+    run_at: int = 0
+    priority: int = 0
+    version: int = 0
+    handler: str = ""
+    attempt: int = 0
+    finished_at: int | None = None
+
+
+_glance: Final = msgspec.json.Decoder(Glimpse).decode
+
+
+def glean(body: bytes | str, columns: Columns) -> Columns:
+    """Fill in from the data what a row does not say itself, as far as that can be read."""
+    if columns.status is not None:
+        return columns
+    try:
+        seen = _glance(body)
+    except (ValueError, RecursionError):
+        return columns
+    status = Status.PAUSED if seen.paused and seen.status is Status.PENDING else seen.status
+    known = {name: value for name, value in columns._asdict().items() if value is not None}
+    named = {name: getattr(seen, name) for name in Columns._fields if name not in ("id", "status")}
+    return Columns(**{**named, "status": NUMBERS[status], **known})
+
+
+def unreadable(body: bytes | str, error: Exception, columns: Columns, *, claimed: bool = False) -> UnreadableTask:
+    """Make of a row that cannot be read what can be said about it; a status that there is not is taken for pending."""
+    columns = glean(body, columns)
+    number = columns.status or 0
+    status = LISTED[number] if 0 <= number < len(LISTED) else Status.PENDING
+    status = Status.RUNNING if claimed else status
     return UnreadableTask(
-        id=id,
-        handler=handler,
-        partition=partition,
+        id=columns.id,
+        handler=columns.handler or "",
+        partition=columns.partition or 0,
         status=Status.PENDING if status is Status.PAUSED else status,
         paused=status is Status.PAUSED,
-        priority=priority,
-        run_at=run_at,
-        occurrence_at=run_at,
+        priority=columns.priority or 0,
+        run_at=columns.run_at or 0,
+        occurrence_at=columns.run_at or 0,
         created_at=0,
-        finished_at=finished_at,
-        version=version,
+        finished_at=columns.finished_at,
+        version=columns.version or 0,
+        attempt=columns.attempt or 0,
         reason=f"unreadable: {error}",
         why=str(error),
-        raw=body.decode(errors="backslashreplace"),
+        raw=body.decode(errors="backslashreplace") if isinstance(body, bytes) else body,
     )
 
 

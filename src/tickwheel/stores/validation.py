@@ -5,8 +5,8 @@ Traceback (most recent call last):
 tickwheel.errors.InvalidLimit: limit must be an int from 1 to 1,000, not 0; ask again for what lies beyond
 """
 
-from collections.abc import Sequence
-from typing import Final, cast, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast, get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -20,8 +20,18 @@ from tickwheel.errors import (
     shown,
 )
 from tickwheel.stores.contract import PAGE_MAX, Finish, OnConflict
-from tickwheel.tasks.fields import NAME_CHARS_MAX, invalid, is_a, sayable, text
-from tickwheel.tasks.record import LEGAL, Status, Task
+from tickwheel.tasks.fields import (
+    DEPTH_MAX,
+    NAME_CHARS_MAX,
+    SPAN_MS_MAX,
+    invalid,
+    is_a,
+    json_value,
+    sayable,
+    text,
+)
+from tickwheel.tasks.record import CRASHES_MAX, LEGAL, Status, Task
+from tickwheel.tasks.triggers import Every
 
 __all__ = [
     "BATCH_MAX",
@@ -36,6 +46,7 @@ __all__ = [
     "check_moment",
     "check_new",
     "check_on_conflict",
+    "check_payload",
     "check_readable",
     "check_reason",
     "decode",
@@ -49,6 +60,25 @@ BATCH_MAX: Final = 10_000  # tasks; a transaction of a fifth of a second or so
 COUNT_ROWS_MAX: Final = 1_000_000  # that a caller may have counted one by one: a second or so
 MOMENT_MAX: Final = 2**53 - 1  # exact as a float, which is how some stores and readers keep it: 285,000 years
 PRIORITY_MAX: Final = 2**31 - 1
+COUNT_MAX: Final = 2**53 - 1  # of changes, attempts and the like: exact as a float, and far from the end of 64 bits
+MEASURED_BYTES: Final = PAYLOAD_BYTES_MAX // 8  # others may write numbers in a quarter of the bytes that we do
+
+NAMES: Final = ("id", "handler")
+Bounds = tuple[int, int, bool]  # the least, the most, and whether there may be none
+MOMENT: Final[Bounds] = (0, MOMENT_MAX, False)
+SOME_MOMENT: Final[Bounds] = (-MOMENT_MAX, MOMENT_MAX, True)
+COUNT: Final[Bounds] = (0, COUNT_MAX, False)
+BOUNDS: Final[dict[str, Bounds]] = {
+    **dict.fromkeys(("run_at", "occurrence_at", "created_at"), MOMENT),
+    **dict.fromkeys(("grid_at", "next_at", "retry_at", "missed_until", "expires_at"), SOME_MOMENT),
+    **dict.fromkeys(("started_at", "finished_at"), SOME_MOMENT),
+    **dict.fromkeys(("version", "attempt", "failures", "crashes", "snoozes", "runs", "consecutive_failures"), COUNT),
+    "partition": (0, PRIORITY_MAX, False),
+    "priority": (-PRIORITY_MAX, PRIORITY_MAX, False),
+    "timeout_ms": (1, SPAN_MS_MAX, False),
+    "times": (-1, COUNT_MAX, False),
+    "max_crashes": (0, COUNT_MAX, False),
+}
 
 WAYS: Final[tuple[str, ...]] = get_args(OnConflict)
 
@@ -129,7 +159,7 @@ def check_readable(tasks: Sequence[Task]) -> None:
     """Refuse tasks that would not come out of a store again as they are: for those that others have changed."""
     for task in tasks:
         try:
-            read = _decoder.decode(encode(task))
+            read = decode(encode(task))
         except ValueError as error:  # a field of the wrong type; what could not be encoded was told already
             raise InvalidTask(f"task {task.id!r} could not be read again: {error}") from error
         if read != task:
@@ -147,20 +177,98 @@ def encode(task: Task) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:  # what JSON has no word for, lone surrogates, depth
         raise InvalidTask(f"task {task.id!r} cannot be kept as JSON: {error}") from error
     if len(body) > PAYLOAD_BYTES_MAX:  # otherwise every part of it is short enough
-        _check_size("the arguments and metadata", (task.args, task.meta))
-        _check_size("the result and the error", (task.result, task.error))
+        check_payloads(task)
     return body
 
 
+def check_payloads(task: Task) -> None:
+    """Refuse a task that is too long to be kept, now or when what follows has taken its place."""
+    check_payload(task.args, task.meta)
+    _check_size("the result and the error", task.result, task.error)
+    if task.following is not None:
+        after = task.following.task
+        check_payload(after.args, task.meta if task.following.how == "debounce" else after.meta)
+
+
+def check_payload(args: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
+    """Refuse arguments and metadata that are too long to be kept together."""
+    _check_size("the arguments and metadata", args, meta)
+
+
 def decode(body: bytes | str) -> Task:
-    """Read a task that was written as JSON; that it is paused was a status before it was a flag."""
+    """Read a task that was written as JSON, and that can be written again; a `ValueError` says why it is not one.
+
+    That it is paused was a status before it was a flag.
+    """
     task = _decoder.decode(body)
+    _check_written(task)
+    raw = body.encode() if isinstance(body, str) else body
+    if len(raw) > MEASURED_BYTES:
+        check_payloads(task)
+    if raw.count(b"[") + raw.count(b"{") > DEPTH_MAX:  # fewer cannot be within each other too deep
+        _check_depth(task)
     if task.status is Status.PAUSED:
         return replace(task, status=Status.PENDING, paused=True)
     return task
 
 
-def _check_size(what: str, payload: object) -> None:
-    size_bytes = len(_encoder.encode(payload))
+def _check_written(task: Task) -> None:
+    """Raise `ValueError` where a field is beyond what is ever written: damage, or another meaning in a newer version.
+
+    Every step of a task's life, and every column of a store, can be taken with what is left.
+    """
+    if not (
+        0 <= task.run_at <= MOMENT_MAX
+        and 0 <= task.occurrence_at <= MOMENT_MAX - SPAN_MS_MAX  # a series has a next point
+        and 0 <= task.created_at <= MOMENT_MAX
+        and 0 <= task.version <= COUNT_MAX
+        and 0 <= task.attempt <= COUNT_MAX
+        and 0 <= task.partition <= PRIORITY_MAX
+        and -PRIORITY_MAX <= task.priority <= PRIORITY_MAX
+        and 1 <= task.timeout_ms <= SPAN_MS_MAX
+        and -1 <= task.times <= COUNT_MAX
+        and 0 <= task.runs <= COUNT_MAX
+        and task.failures == task.crashes == task.snoozes == task.consecutive_failures == 0
+        and task.max_crashes == CRASHES_MAX
+        and task.grid_at is None
+        and task.next_at is None
+        and task.retry_at is None
+        and task.missed_until is None
+        and task.expires_at is None
+        and (task.started_at is None or 0 <= task.started_at <= MOMENT_MAX)
+        and (task.finished_at is None or 0 <= task.finished_at <= MOMENT_MAX)
+        and task.following is None
+        and 0 < len(task.handler) <= NAME_CHARS_MAX
+        and 0 < len(task.id) <= NAME_CHARS_MAX
+    ):
+        _check_fields(task)
+
+
+def _check_fields(task: Task) -> None:
+    """Look at each field."""
+    for name in NAMES:
+        text(name, getattr(task, name), NAME_CHARS_MAX, kind=InvalidTask)
+    for name, (least, most, optional) in BOUNDS.items():
+        value = getattr(task, name)
+        if not (optional and value is None) and not least <= value <= most:
+            raise InvalidTask(f"invalid {name} {value}: expected an int from {least:,} to {most:,}")
+    if type(task.trigger) is Every:
+        latest = max(task.occurrence_at, task.grid_at or 0, task.next_at or 0)
+        if latest > MOMENT_MAX - task.trigger.interval_ms:
+            raise InvalidTask(f"the occurrence after {latest} is later than any time that can be stored")
+    if task.following is not None:
+        if task.following.task.following is not None:
+            raise InvalidTask("invalid following: it has a following of its own")
+        _check_fields(task.following.task)
+
+
+def _check_depth(task: Task) -> None:
+    following = {} if task.following is None else {"args": task.following.task.args, "meta": task.following.task.meta}
+    for payload in (task.args, task.meta, task.result, *following.values()):
+        json_value("data", payload)
+
+
+def _check_size(what: str, first: object, second: object) -> None:
+    size_bytes = len(_encoder.encode((first, second)))
     if size_bytes > PAYLOAD_BYTES_MAX:
         raise PayloadTooLarge(what, size_bytes, PAYLOAD_BYTES_MAX)

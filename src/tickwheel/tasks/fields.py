@@ -27,6 +27,7 @@ import msgspec
 from tickwheel.errors import InvalidOption, InvalidTask, TickwheelError, hint, shown
 
 __all__ = [
+    "DEPTH_MAX",
     "NAME_CHARS_MAX",
     "SPAN_MS_MAX",
     "choice",

@@ -6,7 +6,8 @@
                         failed
 
 An outcome is kept until the store has accepted or rejected it. What one task brings may not prevent others from being
-written: an error that cannot be formatted, or a result too large to keep, is replaced by words that say so.
+written: an error that cannot be formatted, or a result too large to keep, is replaced by words that say so. If a batch
+cannot be written, its parts are, and the one outcome that makes it fail is reported and dropped.
 """
 
 import asyncio
@@ -36,6 +37,7 @@ from tickwheel.errors import (
     WorkersFull,
 )
 from tickwheel.observe.events import Events, Kind
+from tickwheel.scheduler.engine.apart import do_apart
 from tickwheel.stores import validation
 from tickwheel.stores.contract import Finish, Lease, Store
 from tickwheel.tasks import transitions
@@ -44,7 +46,7 @@ from tickwheel.tasks.transitions import Ended
 from tickwheel.workers import Outcome
 from tickwheel.workers.results import describe, name_of, plain
 
-__all__ = ["STOPPED", "Completer", "event_for_failure", "event_for_orphan"]
+__all__ = ["STOPPED", "Completer", "event_for_failure", "event_for_orphan", "report_unwritable"]
 
 log = logging.getLogger("tickwheel.scheduler")
 
@@ -264,19 +266,17 @@ class Completer:
             self._gather(self._finishes[0][0].task)
 
     async def flush(self) -> None:
-        """Write all outcomes now."""
+        """Write all outcomes now, but for those that cannot be written."""
         while self._finishes:
-            await self._write_batch()
+            await self._write_batch(last=True)
 
-    async def _write_batch(self) -> None:
+    async def _write_batch(self, *, last: bool = False) -> None:
         batch = self._finishes[: self._batch_max]
         self._writing = len(batch)
         try:
-            accepted = await self._store.finish([finish for finish, _ in batch])
-        except BaseException as error:
+            accepted = await self._finish([finish for finish, _ in batch], last=last)
+        except BaseException:
             self._write_now.set()  # they are still to be written
-            if isinstance(error, TickwheelError) and self._drop_unwritable(batch):
-                return
             raise
         finally:
             self._writing = 0
@@ -284,7 +284,9 @@ class Completer:
         rejected: list[tuple[Finish, Kind]] = []
         now, heard = self.now(), self._events.listeners
         for (finish, kind), written in zip(batch, accepted, strict=True):
-            if written:
+            if written is None:
+                self.on_finished(finish.task.id, None)
+            elif written:
                 if heard:
                     self._emit(finish, kind, now)
                 self.on_finished(finish.task.id, finish.task)
@@ -294,19 +296,23 @@ class Completer:
         if rejected:
             await self._examine(rejected)
 
-    def _drop_unwritable(self, batch: list[tuple[Finish, Kind]]) -> bool:
-        """Forget outcomes that no store can keep, so that the others of a batch are written; tell whether some were."""
-        written = len(self._finishes)
-        for each in batch:
-            task = each[0].task
-            try:
-                validation.encode(task)
-            except TickwheelError as error:
-                words = "task %r: its outcome cannot be written, and it stays running until its node ends: %s"
-                log.error(words, task.id, error)  # noqa: TRY400 - of our own, and it says it all
-                self._finishes.remove(each)
-                self.on_finished(task.id, None)
-        return len(self._finishes) < written
+    async def _finish(self, finishes: list[Finish], *, last: bool) -> list[bool | None]:
+        """Write outcomes; tell which were accepted, and None for each that makes every write fail that it is part of.
+
+        Where nothing is accepted, an error that is not ours may be the store's, and all are kept, unless it is `last`.
+        """
+        parts = await do_apart(self._store.finish, finishes)
+        faults = [answer for _, answer in parts if isinstance(answer, Exception)]
+        if len(faults) == len(finishes) and not last and not isinstance(faults[0], TickwheelError):
+            raise faults[0]
+        accepted: list[bool | None] = []
+        for part, answer in parts:
+            if isinstance(answer, Exception):
+                report_unwritable(part[0].task, answer)
+                accepted.append(None)
+            else:
+                accepted += answer
+        return accepted
 
     def _emit(self, finish: Finish, kind: Kind, now: int) -> None:
         self._events.emit(kind, finish.task, now, run=finish.run)
@@ -334,6 +340,12 @@ class Completer:
             # If only the answer to the write was lost, the task may be due again.
             self.on_finished(finish.task.id, task)
         self._on_written()
+
+
+def report_unwritable(task: Task, error: Exception) -> None:
+    """Log that the outcome of a task cannot be written; what an error that is not ours means, its trace says."""
+    words = "task %r: its outcome cannot be written, and it stays running until its node ends: %s"
+    log.error(words, task.id, error, exc_info=None if isinstance(error, TickwheelError) else error)
 
 
 def event_for_orphan(orphan: Task) -> Kind:

@@ -230,6 +230,14 @@ class Engine:
         self._dispatcher.stop()
         self._executor.halt()
         self.queues.stop()
+        try:
+            await self._drain(grace_s)
+        finally:  # whatever failed: others may have the partitions
+            await self._end_loops()
+            await self._ownership.leave()
+
+    async def _drain(self, grace_s: float) -> None:
+        """Wait for what runs, and write its outcomes."""
         async with self._claiming:
             pass  # what is being claimed is ours to run: broken off, it would look as if we had died with it
         with suppress(StoreError):
@@ -249,7 +257,6 @@ class Engine:
         await self.queues.close()
         await self._executor.close()
         await self._completer.flush()
-        await self._ownership.leave()
 
     def limit_grace(self, grace_s: float) -> None:
         """Let runs take at most so long when it stops; if it is stopping, from now."""

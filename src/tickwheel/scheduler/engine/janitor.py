@@ -18,9 +18,10 @@ import msgspec
 
 from tickwheel.clock import Clock, ClockSteps, boottime_of
 from tickwheel.cluster import Ownership
-from tickwheel.errors import TaskFinished, TaskRunning, UnknownTask, VersionMismatch
+from tickwheel.errors import StoreError, TickwheelError
 from tickwheel.observe.events import Events
-from tickwheel.scheduler.engine.completer import Completer, event_for_orphan
+from tickwheel.scheduler.engine.apart import do_apart
+from tickwheel.scheduler.engine.completer import Completer, event_for_orphan, report_unwritable
 from tickwheel.scheduler.engine.due_index import DueIndex
 from tickwheel.scheduler.engine.executor import Executor
 from tickwheel.scheduler.engine.loader import Loader
@@ -97,15 +98,24 @@ class Janitor:
         now = self._now()
         self._completer.own(leases, now)
         orphaned = 0
+        unwritable = set[str]()
         while found := await self._store.orphans(leases, self._options.batch_max):
             left = [task for task in found if task.id not in self._executor and task.id not in self._queues.leases]
+            left = [task for task in left if task.id not in unwritable]
             if not left:
                 break  # they run right here, under leases that we had before
             wanted = (
                 self._completer.finish_for(task, transitions.crash(task, now, self._rng.random())) for task in left
             )
             batch = [finish for finish in wanted if finish is not None]
-            accepted = await self._store.finish(batch)
+            accepted: list[bool] = []
+            for part, answer in await do_apart(self._store.finish, batch):
+                if isinstance(answer, Exception):
+                    report_unwritable(part[0].task, answer)
+                    unwritable.add(part[0].task.id)
+                    accepted.append(False)
+                else:
+                    accepted += answer
             if not any(accepted):
                 break  # another node owns them now
             orphaned += sum(accepted)
@@ -216,7 +226,9 @@ class Janitor:
             return
         try:
             amended = await self._store.amend(tasks)
-        except (UnknownTask, TaskRunning, TaskFinished, VersionMismatch):
+        except StoreError:
+            raise
+        except TickwheelError:  # one of them was changed, deleted or begun, or cannot have that time
             if len(tasks) > 1:
                 for task in tasks:
                     await self._amend([task])

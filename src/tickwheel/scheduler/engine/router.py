@@ -13,8 +13,9 @@ from typing import Final, cast
 
 from tickwheel.clock import Clock
 from tickwheel.cluster import Ownership
+from tickwheel.scheduler.engine.apart import do_apart, report_apart
 from tickwheel.scheduler.engine.due_index import DueIndex
-from tickwheel.stores.contract import RoutesTasks, Store
+from tickwheel.stores.contract import Lease, RoutesTasks, Store
 
 __all__ = ["Router"]
 
@@ -99,13 +100,18 @@ class Router:
             leases = [lease for lease in self._ownership.leases() if lease.partition in sources]
             if not leases:
                 continue
-            await cast("RoutesTasks", self._store).move(leases, [due.id for due in batch], partition)
+            await self._move_batch(leases, [due.id for due in batch], partition)
             for due in batch:  # what was not moved is not pending here any more
                 self._index.ready.drop(due.id)
             settled += len(batch)
         if self._index.ready.wanting:
             self._read_more()
         return settled
+
+    async def _move_batch(self, leases: list[Lease], ids: list[str], partition: int) -> None:
+        store = cast("RoutesTasks", self._store)
+        parts = await do_apart(lambda part: store.move(leases, part, partition), ids)
+        report_apart("moved", parts)
 
     async def _targets(self) -> dict[str, list[int]]:
         """Read, for each handler, the partitions of other nodes that have it."""

@@ -1,6 +1,6 @@
 """What anyone may do to tasks that are there: each is read, changed by the rules of all stores, and put back."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from tickwheel.errors import UnknownTask
@@ -10,7 +10,7 @@ from tickwheel.stores.etcd.records import Kept, Write, place_of
 from tickwheel.stores.etcd.requests import ask_all, delete, transaction
 from tickwheel.stores.etcd.writing import Ground, Plan
 from tickwheel.tasks import transitions
-from tickwheel.tasks.record import ENDED, Status, Task
+from tickwheel.tasks.record import ENDED, Status, Task, UnreadableTask
 
 __all__ = ["amend", "change_each", "purge", "remove"]
 
@@ -67,9 +67,21 @@ async def remove(ground: Ground, ids: Sequence[str]) -> list[Task | None]:
         there = await ground.load(ids)
         gone = [kept for kept in there.values() if kept.task.status is not Status.RUNNING]
         answers = [there[task_id].task if task_id in there else None for task_id in ids]
-        return Plan(answer=answers, writes=[_removal(kept) for kept in gone])
+        odd = {kept.task.id for kept in gone if isinstance(kept.task, UnreadableTask)}
+        given = [delete(key) for key in await _places_of(ground, odd)] if odd else []
+        return Plan(answer=answers, writes=[_removal(kept) for kept in gone], given=given)
 
     return await ground.transact(work)
+
+
+async def _places_of(ground: Ground, ids: Collection[str]) -> list[bytes]:
+    """Find the keys that lead to tasks that cannot be read, among all: their data do not tell."""
+    keys = ground.keys
+    asked = [ask_all(keys.arrivals), ask_all(keys.queues), ask_all(keys.places)]
+    arrivals, queues, places = await ground.members.read(asked)
+    found = [pair.key for pair in arrivals.kvs if pair.value.decode() in ids]
+    found += [pair.key for pair in queues.kvs if keys.read_due(pair.key)[2] in ids]
+    return found + [pair.key for pair in places.kvs if place_of(pair.value)[1] in ids]
 
 
 def _removal(kept: Kept) -> Write:

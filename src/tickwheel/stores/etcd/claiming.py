@@ -23,8 +23,9 @@ from tickwheel.stores.etcd.records import Kept, Write, claims
 from tickwheel.stores.etcd.requests import BYTES_MAX, COMPARED_MAX, Operation, delete, holds, put, transaction
 from tickwheel.stores.etcd.tenure import Tenure
 from tickwheel.stores.etcd.writing import Ground
+from tickwheel.stores.quarantine import Quarantine
 from tickwheel.tasks import transitions
-from tickwheel.tasks.record import Status, Task
+from tickwheel.tasks.record import Status, Task, UnreadableTask
 
 __all__ = ["Claims"]
 
@@ -52,10 +53,11 @@ class Claims:
         self._tenure = tenure
         self._claimed: dict[str, Kept] = {}
         self._groups = Groups()
+        self._quarantine = Quarantine()
         self._claiming = asyncio.Lock()  # who asks first, claims first
 
     async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
-        """Make pending tasks running."""
+        """Make pending tasks running, but for those that cannot be read."""
         async with self._claiming:
             return await self._claim(leases, ids, until)
 
@@ -67,6 +69,7 @@ class Claims:
                 return [claimed[each] for each in dict.fromkeys(ids) if each in claimed]
             good, there = await asyncio.gather(held(self._ground, self._tenure, leases), self._ground.load(left))
             owned = {lease.partition: lease for lease in good}
+            self._quarantine.report(kept.task for kept in there.values() if isinstance(kept.task, UnreadableTask))
             wanted = [
                 self._fenced(owned[kept.task.partition], kept, transitions.claim(kept.task, until))
                 for kept in there.values()

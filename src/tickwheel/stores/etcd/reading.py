@@ -8,7 +8,7 @@ from tickwheel.stores.etcd.records import claims_of, due_of, run_of
 from tickwheel.stores.etcd.requests import ask_all, delete, transaction
 from tickwheel.stores.etcd.writing import Ground
 from tickwheel.stores.paging import by_turns
-from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.record import Run, Status, Task, UnreadableTask
 
 __all__ = ["LISTED", "counts", "due", "get", "history", "orphans", "queued"]
 
@@ -79,7 +79,9 @@ async def orphans(ground: Ground, leases: Collection[Lease], limit: int) -> list
     left = {
         task_id: kept
         for task_id, kept in there.items()
-        if kept.task.status is Status.RUNNING and kept.epoch < epochs.get(kept.task.partition, 0)
+        if kept.task.status is Status.RUNNING
+        and kept.epoch < epochs.get(kept.task.partition, 0)
+        and not isinstance(kept.task, UnreadableTask)
     }
     over = [delete(key) for key, group in groups.items() if not any(task_id in left for _, task_id in group)]
     for first in range(0, len(over), FORGOTTEN_MAX):

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from tickwheel.errors import StoreError
 from tickwheel.stores import validation
 from tickwheel.stores.contract import Due
 from tickwheel.stores.etcd.keys import Keys, spelled
 from tickwheel.stores.etcd.requests import Comparison, Operation, delete, delete_all, put, stands
+from tickwheel.stores.quarantine import Columns, read_row
 from tickwheel.tasks.destinations import handler_for_queue
-from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.record import Run, Status, Task, UnreadableTask
 
 __all__ = ["Kept", "Write", "arrival_of", "claims", "claims_of", "due_of", "kept_of", "place_of", "run_of"]
 
@@ -59,7 +59,8 @@ class Write(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def operations(self, keys: Keys) -> list[Operation]:
         """Return what to write; no key twice, for etcd refuses that."""
-        old = {} if self.before is None else _places(keys, self.before.task, self.before.number)
+        known = self.before is not None and not isinstance(self.before.task, UnreadableTask)
+        old = _places(keys, self.before.task, self.before.number) if self.before is not None and known else {}
         new = {} if self.after is None else _places(keys, self.after, self.number)
         given = [delete(key) for key in old if key not in new]
         given += [put(key, value) for key, value in new.items() if old.get(key) != value]
@@ -84,13 +85,15 @@ def _places(keys: Keys, task: Task, number: int) -> dict[bytes, bytes]:
     return places
 
 
-def kept_of(pair: Any) -> Kept:
-    """Read a task."""
-    try:
-        number, epoch, body = pair.value.split(b" ", 2)
-        return Kept(validation.decode(body), int(number), int(epoch), pair.mod_revision)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise StoreError(f"a task in the store cannot be read ({error}): {pair.value!r:.200}") from error
+def kept_of(keys: Keys, pair: Any) -> Kept:
+    """Read a task, or what can be said of it."""
+    task_id = pair.key[len(keys.tasks) :].decode(errors="backslashreplace")
+    number, _, rest = pair.value.partition(b" ")
+    epoch, _, body = rest.partition(b" ")
+    if not (number.isdigit() and epoch.isdigit()):
+        number = epoch = b"0"
+        body = pair.value
+    return Kept(read_row(body, Columns(task_id)), int(number), int(epoch), pair.mod_revision)
 
 
 def place_of(value: bytes) -> tuple[int, str]:

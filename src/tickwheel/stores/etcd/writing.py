@@ -56,7 +56,7 @@ class Ground:
         """Read those tasks that are there."""
         wanted = dict.fromkeys(ids)
         answers = await self.members.read([ask_key(self.keys.task(each)) for each in wanted])
-        found = (kept_of(pair) for answer in answers for pair in answer.kvs)
+        found = (kept_of(self.keys, pair) for answer in answers for pair in answer.kvs)
         return {kept.task.id: kept for kept in found}
 
     @property

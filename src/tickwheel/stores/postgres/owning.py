@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from tickwheel.stores import validation
 from tickwheel.stores.contract import Finish, Lease
 from tickwheel.stores.postgres.changing import count, loaded, moved, place
-from tickwheel.stores.postgres.rows import RUNNING, brief, columns_of, encode_run, leases_of, lines, task_of, written
+from tickwheel.stores.postgres.rows import brief, columns_of, encode_run, leases_of, lines, task_of, written
 from tickwheel.stores.postgres.sessions import Connection, Sessions
 from tickwheel.stores.postgres.statements import SQL
 from tickwheel.tasks import transitions
-from tickwheel.tasks.record import Task
+from tickwheel.tasks.record import Task, UnreadableTask
 
 __all__ = ["acquire", "checkpoint", "claim", "finish", "release", "renew"]
 
@@ -65,19 +65,23 @@ async def checkpoint(sessions: Sessions, leases: Sequence[Lease], moment: int, n
 
 async def claim(
     sessions: Sessions, leases: Sequence[Lease], ids: Sequence[str], until: int, now: int | None, partitions: int
-) -> list[Task]:
-    """Make pending tasks running."""
+) -> tuple[list[Task], list[UnreadableTask]]:
+    """Make pending tasks running; return those, and what could not be read of what was wanted."""
     epochs = [0] * partitions
     for lease in leases:
         if 0 <= lease.partition < partitions:
             epochs[lease.partition] = max(epochs[lease.partition], lease.epoch)
     wanted = [each for each in dict.fromkeys(ids) if validation.sayable(each)]
     rows = await sessions.fetch("claim", *leases_of(leases), now, sorted(wanted), epochs, until)
-    if any(part is not None for _, _, part in rows):
+    if any(unreserved is not None for unreserved, *_ in rows):
         await sessions.fetch("reserve", *leases_of(leases), until + RESERVE_MS, now)
         rows += await sessions.fetch("claim", *leases_of(leases), now, sorted(wanted), epochs, until)
-    claimed = {task_id: task_of(RUNNING, until, body) for task_id, body, part in rows if part is None}
-    return [claimed[each] for each in wanted if each in claimed]
+    tasks = [task_of(*row) for unreserved, *row in rows if unreserved is None]
+    passed = [task for task in tasks if isinstance(task, UnreadableTask)]
+    if passed:
+        await sessions.fetch("unclaim", [task.id for task in passed], until)
+    claimed = {task.id: task for task in tasks if not isinstance(task, UnreadableTask)}
+    return [claimed[each] for each in wanted if each in claimed], passed
 
 
 async def finish(sessions: Sessions, finishes: Sequence[Finish], now: int, given: int | None) -> list[bool]:

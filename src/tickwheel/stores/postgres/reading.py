@@ -9,7 +9,7 @@ from tickwheel.stores.contract import Due, Lease
 from tickwheel.stores.paging import by_turns
 from tickwheel.stores.postgres.rows import STATUSES, leases_of, run_of, task_of
 from tickwheel.stores.postgres.sessions import Sessions
-from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.record import Run, Status, Task, UnreadableTask
 
 __all__ = ["PART", "counts", "due", "get", "history", "leases", "orphans"]
 
@@ -60,6 +60,16 @@ async def due(
     return [Due(*row) for row in rows]
 
 
-async def orphans(sessions: Sessions, owned: Sequence[Lease], now: int | None, limit: int) -> list[Task]:
-    """List running tasks that were claimed under an earlier lease, oldest first."""
-    return [task_of(*row) for row in await sessions.fetch("orphans", *leases_of(owned), now, limit)]
+async def orphans(
+    sessions: Sessions, owned: Sequence[Lease], now: int | None, limit: int
+) -> tuple[list[Task], list[UnreadableTask]]:
+    """List running tasks that were claimed under an earlier lease, oldest first; and what could not be read of them."""
+    most = limit
+    while True:
+        rows = await sessions.fetch("orphans", *leases_of(owned), now, most)
+        tasks = [task_of(*row) for row in rows]
+        passed = [task for task in tasks if isinstance(task, UnreadableTask)]
+        found = [task for task in tasks if not isinstance(task, UnreadableTask)]
+        if len(rows) < most or len(found) >= limit:
+            return found[:limit], passed
+        most *= 2  # there may be more beyond what cannot be read

@@ -5,10 +5,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from tickwheel.errors import StoreError
-from tickwheel.stores import validation
 from tickwheel.stores.contract import Lease
-from tickwheel.tasks import transitions
+from tickwheel.stores.quarantine import NUMBERS, Columns, read_row
 from tickwheel.tasks.record import ENDED, LISTED, Run, Status, Task
 
 __all__ = [
@@ -28,22 +26,28 @@ __all__ = [
 T = TypeVar("T")
 
 STATUSES: Final = LISTED
-NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
 RUNNING: Final = NUMBERS[Status.RUNNING]
 
 _decode_run = msgspec.json.Decoder(Run).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def task_of(status: int, claimed_at: int, body: str) -> Task:
+def task_of(
+    status: int,
+    claimed_at: int,
+    body: str,
+    task_id: str,
+    part: int,
+    run_at: int,
+    priority: int,
+    version: int,
+    attempt: int,
+    finished_at: int | None,
+    handler: str,
+) -> Task:
     """Read a task; a claim is not in its body."""
-    try:
-        task = validation.decode(body)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise StoreError(f"a task in the store cannot be read ({error}): {body!r:.200}") from error
-    if status == RUNNING and task.status is not Status.RUNNING:
-        return transitions.claim(task, claimed_at)
-    return task
+    columns = Columns(task_id, status, part, run_at, priority, version, handler, attempt, finished_at)
+    return read_row(body, columns, claimed_at if status == RUNNING else None)
 
 
 def columns_of(tasks: Sequence[Task], bodies: Sequence[bytes]) -> tuple[Any, ...]:

@@ -31,6 +31,7 @@ from tickwheel.stores.postgres.adding import adder
 from tickwheel.stores.postgres.address import Address
 from tickwheel.stores.postgres.hearing import dialling
 from tickwheel.stores.postgres.sessions import Sessions
+from tickwheel.stores.quarantine import Quarantine
 from tickwheel.stores.wire import Wire
 from tickwheel.tasks.record import ENDED, Run, Status, Task
 
@@ -49,6 +50,7 @@ class PostgresStore(Mutations):
         self._now_ms = now_ms
         self._wire = Wire(dialling(sessions.address), partitions)
         self._adder = adder(sessions, self._wire.tell)
+        self._quarantine = Quarantine()
         self._claiming = asyncio.Lock()  # who asks first, claims first
 
     @classmethod
@@ -176,7 +178,9 @@ class PostgresStore(Mutations):
         """Make pending tasks running."""
         validation.check_batch(ids)
         async with self._claiming:
-            return await owning.claim(self._sessions, leases, ids, until, self._given, self.partitions)
+            claimed, passed = await owning.claim(self._sessions, leases, ids, until, self._given, self.partitions)
+        self._quarantine.report(passed)
+        return claimed
 
     async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
         """Put finished tasks back."""
@@ -194,7 +198,9 @@ class PostgresStore(Mutations):
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
         """List running tasks that were claimed under an earlier lease."""
         validation.check_limit(limit)
-        return await reading.orphans(self._sessions, leases, self._given, limit)
+        found, passed = await reading.orphans(self._sessions, leases, self._given, limit)
+        self._quarantine.report(passed)
+        return found
 
     async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
         """Note how far owned partitions are."""

@@ -7,11 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from tickwheel.errors import StoreError
-from tickwheel.stores import validation
 from tickwheel.stores.contract import Due, Lease
-from tickwheel.tasks import transitions
-from tickwheel.tasks.record import ENDED, LISTED, Run, Status, Task
+from tickwheel.stores.quarantine import NUMBERS, Columns, read_row, unreadable
+from tickwheel.tasks.record import ENDED, LISTED, Run, Task, UnreadableTask
 
 __all__ = [
     "NUMBERS",
@@ -30,10 +28,10 @@ __all__ = [
 ]
 
 STATUSES: Final = LISTED
-NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
 
 Token = tuple[int, int, str]  # a lease: partition, epoch, nonce
 
+_decode_text = msgspec.json.Decoder(str).decode
 _decode_run = msgspec.json.Decoder(Run).decode
 _encode = msgspec.json.Encoder().encode
 _header_of = attrgetter("version", "attempt", "priority", "created_at", "handler")
@@ -47,16 +45,17 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     mark: str  # '' if it does not run
 
     @classmethod
-    def of(cls, value: bytes, mark: bytes | None) -> "Entry":
-        """Read what is in the store; a claim is not in the task, but in its mark."""
-        header, _, body = value.partition(b"\n")
-        try:
-            task = validation.decode(body)
-        except (msgspec.DecodeError, ValueError) as error:
-            raise StoreError(f"a task in the store cannot be read ({error}): {body!r:.200}") from error
-        if mark is not None and task.status is not Status.RUNNING:
-            task = transitions.claim(task, int(mark.partition(b" ")[2]))
-        return cls(task, header.decode(), "" if mark is None else mark.decode())
+    def of(cls, task_id: str, part: int, value: bytes, mark: bytes | None) -> "Entry":
+        """Read what is in the store, or what can be said of it; a claim is not in the task, but in its mark."""
+        written, _, body = value.partition(b"\n")
+        header = written.decode(errors="surrogateescape")
+        columns = Columns(task_id, partition=part)
+        claimed_at = None if mark is None else int(mark.partition(b" ")[2])
+        task = read_row(body, columns, claimed_at)
+        if not isinstance(task, UnreadableTask) and not _agrees(header, task, claimed=mark is not None):
+            why = ValueError(f"header mismatch: {header!r:.300} does not agree with its data")
+            task = unreadable(body, why, columns, claimed=mark is not None)
+        return cls(task, header, "" if mark is None else mark.decode())
 
     @property
     def serial(self) -> int:
@@ -69,9 +68,16 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         return self.header.rpartition(" ")[0] + " "
 
 
-def prefix_of(task: Task) -> str:
-    """Write a header but for its serial: what a script compares."""
-    return f"{task.version} {task.attempt} {task.priority} {task.created_at} {_quoted(task.handler)} "
+def prefix_of(task: Task, claims: int = 0) -> str:
+    """Write a header but for its serial, as it was so many claims ago: what a script compares."""
+    counted = f"{task.version - claims} {task.attempt - claims}"
+    return f"{counted} {task.priority} {task.created_at} {_quoted(task.handler)} "
+
+
+def _agrees(header: str, task: Task, *, claimed: bool) -> bool:
+    """Tell whether a header goes with a task as it is, or as it was before its claim."""
+    head, _, serial = header.rpartition(" ")
+    return serial.isdigit() and (head + " " == prefix_of(task) or (claimed and head + " " == prefix_of(task, 1)))
 
 
 def prefixes_of(tasks: Sequence[Task]) -> list[str]:
@@ -102,11 +108,14 @@ def moment_of(task: Task) -> int:
     return (task.finished_at or 0) if task.status in ENDED else task.run_at
 
 
-def due_of(run_at: int, task_id: str, part: int, header: bytes) -> Due:
-    """Read what a wheel needs to know."""
-    version, _, priority, _, rest = header.split(b" ", 4)
-    handler: str = msgspec.json.decode(rest.rpartition(b" ")[0])
-    return Due(run_at, task_id, part, int(priority), int(version), handler)
+def due_of(run_at: int, task_id: str, part: int, header: bytes) -> Due | None:
+    """Read what a wheel needs to know; None if that is damaged."""
+    try:
+        version, _, priority, _, rest = header.split(b" ", 4)
+        handler = _decode_text(rest.rpartition(b" ")[0])
+        return Due(run_at, task_id, part, int(priority), int(version), handler)
+    except ValueError:
+        return None
 
 
 def leases_of(leases: Iterable[Lease], partitions: int) -> list[Token]:

@@ -19,7 +19,7 @@ from tickwheel.stores.redis.keys import home_of
 from tickwheel.stores.redis.reading import in_shards, load, load_at
 from tickwheel.stores.redis.shards import Shards
 from tickwheel.tasks import transitions
-from tickwheel.tasks.record import ENDED, Task
+from tickwheel.tasks.record import ENDED, Task, UnreadableTask
 
 __all__ = ["acquire", "checkpoint", "claim", "finish", "release", "renew"]
 
@@ -68,14 +68,32 @@ async def checkpoint(shards: Shards, leases: Sequence[Lease], moment: int) -> No
     await shards.ask("checkpoint", {shard: (tokens, moment) for shard, tokens in asked.items()})
 
 
-async def claim(shards: Shards, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
-    """Make pending tasks running: where their ids belong, and those that are not there wherever else they are."""
+async def claim(
+    shards: Shards, leases: Sequence[Lease], ids: Sequence[str], until: int
+) -> tuple[list[Task], list[UnreadableTask]]:
+    """Make pending tasks running: where their ids belong, and those that are not there wherever else they are.
+
+    What cannot be read of them is returned besides, and is as it was.
+    """
     wanted = [each for each in dict.fromkeys(ids) if validation.sayable(each)]
     claimed = await _claim(shards, leases, {each: home_of(each, shards.partitions) for each in wanted}, until)
     if missing := [each for each in wanted if each not in claimed]:
         places = (await load(shards, missing)).places
         claimed |= await _claim(shards, leases, places, until) if places else {}
-    return [claimed[each] for each in wanted if each in claimed]
+    tasks = [claimed[each] for each in wanted if each in claimed]
+    passed = [task for task in tasks if isinstance(task, UnreadableTask)]
+    await _unclaim(shards, passed, until)
+    return [task for task in tasks if not isinstance(task, UnreadableTask)], passed
+
+
+async def _unclaim(shards: Shards, passed: Sequence[UnreadableTask], until: int) -> None:
+    by_part: dict[int, list[tuple[str, str]]] = {}
+    for task in passed:
+        by_part.setdefault(task.partition, []).append((task.id, str(min(max(task.run_at, 0), until))))
+    messages = {
+        shard: ([(part, by_part[part]) for part in parts], until) for shard, parts in shards.gathered(by_part).items()
+    }
+    await shards.ask("unclaim", messages, lasting=True)
 
 
 async def _claim(shards: Shards, leases: Sequence[Lease], parts: dict[str, int], until: int) -> dict[str, Task]:
@@ -90,9 +108,9 @@ async def _claim(shards: Shards, leases: Sequence[Lease], parts: dict[str, int],
     answers = await shards.ask("claim", messages, lasting=True)
     mark = f"0 {until}".encode()
     return {
-        task_id.decode(): Entry.of(value, mark).task
+        each: Entry.of(each, parts[each], value, mark).task
         for answer in answers.values()
-        for task_id, value in rows_of(answer, 2)
+        for each, value in ((task_id.decode(), value) for task_id, value in rows_of(answer, 2))
     }
 
 

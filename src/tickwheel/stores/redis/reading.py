@@ -12,7 +12,7 @@ from tickwheel.stores.paging import by_turns
 from tickwheel.stores.redis.entries import STATUSES, Entry, Token, due_of, leases_of, rows_of, run_of
 from tickwheel.stores.redis.keys import home_of
 from tickwheel.stores.redis.shards import Shards
-from tickwheel.tasks.record import Run, Status, Task
+from tickwheel.tasks.record import Run, Status, Task, UnreadableTask
 
 __all__ = ["There", "counts", "due", "get", "history", "in_order", "in_shards", "leases", "load", "load_at", "orphans"]
 
@@ -57,7 +57,7 @@ async def load_at(shards: Shards, parts: Mapping[str, int]) -> tuple[dict[str, E
         ids = (each for _, group in asked[shard] for each in group)
         for each, (value, mark, place) in zip(ids, rows_of(answer, 3), strict=True):
             if value is not None:
-                entries[each] = Entry.of(value, mark)
+                entries[each] = Entry.of(each, parts[each], value, mark)
             elif place is not None:
                 places[each] = int(place)
     return entries, places
@@ -129,7 +129,8 @@ async def _with_heads(shards: Shards, rows: Sequence[Row]) -> list[Due]:
         places = ((part, each) for part, ids in asked[shard] for each in ids)
         headers |= dict(zip(places, answer, strict=True))
     known = ((run_at, task_id.decode(), part) for run_at, task_id, part in rows)
-    return [due_of(*row, header) for row in known if (header := headers[row[2], row[1]]) is not None]
+    found = (due_of(*row, header) for row in known if (header := headers[row[2], row[1]]) is not None)
+    return [due for due in found if due is not None]
 
 
 def in_shards(shards: Shards, tokens: Iterable[Token]) -> dict[int, list[Token]]:
@@ -140,13 +141,22 @@ def in_shards(shards: Shards, tokens: Iterable[Token]) -> dict[int, list[Token]]
     return asked
 
 
-async def orphans(shards: Shards, owned: Sequence[Lease], limit: int) -> list[Task]:
-    """List running tasks that were claimed under an earlier lease, oldest first."""
+async def orphans(shards: Shards, owned: Sequence[Lease], limit: int) -> tuple[list[Task], list[UnreadableTask]]:
+    """List running tasks that were claimed under an earlier lease, oldest first; and what could not be read of them."""
     asked = in_shards(shards, leases_of(owned, shards.partitions))
     answers = await shards.ask("list_running", asked)
     left = sorted((int(row[0]), row[1], row[2]) for answer in answers.values() for row in rows_of(answer, 3))
-    found = await in_order(shards, [(part, task_id) for _, part, task_id in left[:limit]])
-    return [task for task in found if task is not None]
+    found: list[Task] = []
+    passed: list[UnreadableTask] = []
+    for first in range(0, len(left), limit):
+        for task in await in_order(shards, [(part, task_id) for _, part, task_id in left[first : first + limit]]):
+            if isinstance(task, UnreadableTask):
+                passed.append(task)
+            elif task is not None:
+                found.append(task)
+        if len(found) >= limit:
+            break
+    return found[:limit], passed
 
 
 async def in_order(shards: Shards, places: Sequence[tuple[int, bytes]]) -> list[Task | None]:

@@ -27,6 +27,7 @@ from tickwheel.stores.contract import (
     Total,
 )
 from tickwheel.stores.mutations import Mutations, check_added
+from tickwheel.stores.quarantine import Quarantine
 from tickwheel.stores.redis import changing, lists, opening, owning, reading
 from tickwheel.stores.redis.adding import adder
 from tickwheel.stores.redis.address import Address
@@ -52,6 +53,7 @@ class RedisStore(Mutations):
         self._wire = Wire(dialling(shards.address, shards.servers.place), shards.partitions)
         self._adder = adder(shards, self._wire.tell)
         shards.dropped = self._wire.tell  # an owner may have passed it by meanwhile
+        self._quarantine = Quarantine()
         self._claiming = asyncio.Lock()  # who asks first, claims first
 
     @classmethod
@@ -170,7 +172,9 @@ class RedisStore(Mutations):
         """Make pending tasks running."""
         validation.check_batch(ids)
         async with self._claiming:
-            return await owning.claim(self._shards, leases, ids, until)
+            claimed, passed = await owning.claim(self._shards, leases, ids, until)
+        self._quarantine.report(passed)
+        return claimed
 
     async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
         """Put finished tasks back."""
@@ -182,7 +186,9 @@ class RedisStore(Mutations):
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
         """List running tasks that were claimed under an earlier lease."""
         validation.check_limit(limit)
-        return await reading.orphans(self._shards, leases, limit)
+        found, passed = await reading.orphans(self._shards, leases, limit)
+        self._quarantine.report(passed)
+        return found
 
     async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
         """Note how far owned partitions are."""

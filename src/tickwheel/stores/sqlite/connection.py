@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import apsw
 
@@ -24,7 +24,7 @@ from tickwheel.stores.sqlite.node_locks import is_in_use
 from tickwheel.stores.sqlite.open_files import OPENING, OpenFile, check_name, enter, leave
 from tickwheel.stores.sqlite.schema import Schema
 
-__all__ = ["Database", "connect", "open_database"]
+__all__ = ["Database", "connect", "is_text", "open_database"]
 
 LOG_PAGES: Final = 4_096  # 16 MiB of log before it is brought into the file: a batch changes some hundreds
 CACHE_KIB: Final = 16 * 1024  # of pages, for each of the two connections
@@ -169,7 +169,17 @@ def connect_reader(path: Path) -> apsw.Connection:
     connection.set_busy_timeout(BUSY_MS)
     _tune(connection)
     connection.pragma("query_only", 1)
+    connection.create_scalar_function("is_text", lambda *given: is_text(given[0]), 1, deterministic=True)
     return connection
+
+
+def is_text(written: Any) -> bool:
+    """Tell whether bytes can be read as text: SQLite keeps any as text."""
+    try:
+        written.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _begin_log(connection: apsw.Connection, path: Path) -> None:

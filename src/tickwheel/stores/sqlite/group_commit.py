@@ -14,6 +14,7 @@ from tickwheel.stores.sqlite.connection import Database
 from tickwheel.stores.sqlite.connection_thread import Call
 from tickwheel.stores.sqlite.errors import translate_error
 from tickwheel.stores.sqlite.notifier import Notifier
+from tickwheel.stores.sqlite.reads import text_of
 from tickwheel.stores.sqlite.renewals import Renewals
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.stores.sqlite.writes import Adds, Transaction
@@ -154,7 +155,7 @@ class Writer(GroupCommit):
             SQL["count"], [(tasks, status) for status, tasks in self._counted.items() if tasks]
         )
         if self._touched:
-            locks = [lock for (lock,) in self._connection.execute(SQL["locks"])]
+            locks = [text_of(lock) for (lock,) in self._connection.execute(SQL["locks"])]
             self._change = self._connection.execute(SQL["next_change"]).get, locks
 
     def _announce(self) -> None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tickwheel.stores.contract import MEMBERS, Lease
 from tickwheel.stores.sqlite.node_locks import Member, NodeLocks
-from tickwheel.stores.sqlite.reads import held_of
+from tickwheel.stores.sqlite.reads import held_of, text_of
 from tickwheel.stores.sqlite.renewals import FOREVER, Renewals
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.stores.sqlite.writes import Transaction
@@ -39,7 +39,19 @@ __all__ = [
 
 def members(connection: apsw.Connection) -> list[Member]:
     """List all nodes that were not found dead so far."""
-    return [Member(*row) for row in connection.execute(SQL["members"])]
+    found = []
+    for node, active, lock, inode, process, database, expires_at, handlers, version, ttl_ms in connection.execute(
+        SQL["members"]
+    ):
+        try:
+            names = node.decode(), lock.decode(), process.decode()
+        except UnicodeDecodeError:
+            continue  # nobody can say whether it lives: it is taken for dead
+        said = None if handlers is None else text_of(handlers)
+        found.append(
+            Member(names[0], active, names[1], inode, names[2], database, expires_at, said, text_of(version), ttl_ms)
+        )
+    return found
 
 
 def leases(connection: apsw.Connection, now: int, renewals: Renewals) -> tuple[list[Lease], list[Member]]:

@@ -12,7 +12,8 @@ import apsw
 
 from tickwheel.stores import listing
 from tickwheel.stores.contract import LOOKED_AT_MAX, Filter, Page, Total
-from tickwheel.stores.sqlite.reads import NUMBERS, counts, task_of
+from tickwheel.stores.quarantine import NUMBERS
+from tickwheel.stores.sqlite.reads import counts, task_of
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks.record import Task
 
@@ -80,9 +81,9 @@ def rows(
     elif wanted.status is not None:
         name = "list_by_status"
     statement = SQL[name if wanted.order == "due" else f"{name}_{wanted.order}"]
-    by_time = wanted.order == "due"
-    for number, task_id, body in connection.execute(statement, bindings):
-        yield (number, task_id), task_of(connection, body, task_id, None if by_time else number)
+    for number, *row in connection.execute(statement, bindings):
+        task = task_of(*row)
+        yield (number, task.id), task
 
 
 def beyond(prefix: str) -> str | bytes:

@@ -107,9 +107,7 @@ class Nodes:
         """List the nodes that live and take partitions."""
         found = await self._reads.call(owning.members)
         return [
-            Node(each.node, None if each.handlers is None else frozenset(_decode(each.handlers)), each.version)
-            for each in found
-            if each.active and self._is_alive(each)
+            Node(each.node, handlers_of(each), each.version) for each in found if each.active and self._is_alive(each)
         ]
 
     async def leave(self, node: str) -> None:
@@ -334,3 +332,14 @@ class Nodes:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("%s: %s", self._path, error)
+
+
+def handlers_of(member: Member) -> frozenset[str] | None:
+    """Return the handlers of a node; None if it did not say, or what it said cannot be read."""
+    if member.handlers is None:
+        return None
+    try:
+        return frozenset(_decode(member.handlers))
+    except ValueError as error:
+        log.warning("the handlers of node %r cannot be read, and it is sent no tasks (%s)", member.node, error)
+        return None

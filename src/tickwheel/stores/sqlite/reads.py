@@ -1,6 +1,7 @@
 """Everything that is only read from the file."""
 
 import logging
+import re
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, Final
@@ -8,16 +9,15 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from tickwheel.stores import validation
 from tickwheel.stores.contract import Due, Finish, Lease, Rank
-from tickwheel.stores.quarantine import unreadable
+from tickwheel.stores.quarantine import NUMBERS, Columns, read_row
+from tickwheel.stores.sqlite.connection import is_text
 from tickwheel.stores.sqlite.renewals import Renewals
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks.fields import sayable
-from tickwheel.tasks.record import LISTED, Run, Status, Task, UnreadableTask
+from tickwheel.tasks.record import Run, Status, Task, UnreadableTask
 
 __all__ = [
-    "NUMBERS",
     "Row",
     "counts",
     "due",
@@ -31,12 +31,18 @@ __all__ = [
     "orphans",
     "overdue",
     "task_of",
+    "text_of",
 ]
 
 Row = tuple[int, Task]  # with its serial
 
-STATUSES: Final = LISTED
-NUMBERS: Final = {status: number for number, status in enumerate(STATUSES)}
+# What is due, but for what has text that cannot be read: to look at each is slow, and almost never needed.
+READABLE: Final = {
+    name: SQL[name].replace(
+        "WHERE status = 0", "WHERE is_text(CAST(id AS BLOB)) AND is_text(CAST(handler AS BLOB)) AND status = 0"
+    )
+    for name in ("due", "overdue", "overdue_ranked")
+}
 
 PRIORITY_MAX: Final = 2**31  # above every one
 LAST_ID: Final = "\U0010ffff"  # after every id
@@ -48,34 +54,30 @@ _decode_run = msgspec.json.Decoder(Run).decode
 _attempt = attrgetter("attempt")
 
 
-def task_of(connection: apsw.Connection, body: bytes, task_id: str, serial: int | None = None) -> Task:
-    """Read a task from its row, which is found again by its serial or id if it cannot be read; an id may be unknown."""
+def task_of(
+    body: bytes,
+    task_id: bytes,
+    handler: bytes,
+    status: int,
+    part: int,
+    run_at: int,
+    priority: int,
+    version: int,
+    finished_at: int | None,
+) -> Task:
+    """Read a task from its row, whose text comes as bytes: it may have been written by anything, and be no UTF-8."""
+    return read_row(
+        body,
+        Columns(text_of(task_id), status, part, run_at, priority, version, text_of(handler), None, finished_at),
+    )
+
+
+def text_of(written: bytes) -> str:
+    """Return text as it is in a file, or as it is shown if it cannot be read."""
     try:
-        return _decode(body, task_id)
-    except (ValueError, RecursionError) as error:
-        name, key = ("row_by_id", task_id) if serial is None else ("row_by_serial", serial)
-        [(body, task_id, part, status, run_at, priority, version, finished_at, handler)] = connection.execute(
-            SQL[name], (key,)
-        )
-        return unreadable(
-            body,
-            error,
-            id=task_id,
-            partition=part,
-            status=STATUSES[status],
-            run_at=run_at,
-            priority=priority,
-            version=version,
-            finished_at=finished_at,
-            handler=handler,
-        )
-
-
-def _decode(body: bytes, task_id: str) -> Task:
-    task = validation.decode(body)
-    if task_id and task.id != task_id:
-        raise ValueError(f"it has the data of task {task.id!r:.300}")
-    return task
+        return written.decode()
+    except UnicodeDecodeError:
+        return written.decode(errors="backslashreplace")
 
 
 def held_of(connection: apsw.Connection, leases: Sequence[Lease], renewals: Renewals) -> dict[int, tuple[Lease, int]]:
@@ -112,8 +114,23 @@ def get(connection: apsw.Connection, ids: Sequence[str]) -> list[Task | None]:
 
 def load(connection: apsw.Connection, ids: Sequence[str]) -> dict[str, Row]:
     """Read those tasks that are there."""
-    rows = connection.execute(SQL["load"], (listed(ids),))
-    return {task_id: (serial, task_of(connection, body, task_id, serial)) for serial, task_id, body in rows}
+    found = {}
+    for serial, *row in connection.execute(SQL["load"], (listed(ids),)):
+        task = task_of(*row)
+        found[task.id] = serial, task
+    for task_id in ids:
+        if "\\x" in task_id and task_id not in found and (row := _misspelled(connection, task_id)) is not None:
+            found[task_id] = row
+    return found
+
+
+def _misspelled(connection: apsw.Connection, task_id: str) -> Row | None:
+    """Read a task whose id is no UTF-8 by the id it is shown with."""
+    written = re.sub(rb"\\x([0-9a-f]{2})", lambda byte: bytes.fromhex(byte[1].decode()), task_id.encode())
+    if not is_text(written):
+        for serial, *row in connection.execute(SQL["load_misspelled"], (written,)):
+            return serial, task_of(*row)
+    return None
 
 
 def listed(values: Sequence[str] | Sequence[int]) -> str:
@@ -126,7 +143,8 @@ def listed(values: Sequence[str] | Sequence[int]) -> str:
 
 def counts(connection: apsw.Connection) -> dict[Status, int]:
     """Return how many tasks there are of each status."""
-    return {STATUSES[number]: tasks for number, tasks in connection.execute(SQL["counts"])}
+    counted = dict(connection.execute(SQL["counts"]))
+    return {status: counted.get(number, 0) for status, number in NUMBERS.items()}
 
 
 def is_past(connection: apsw.Connection, before: int) -> bool:
@@ -169,7 +187,15 @@ def due(
     """List what comes due in owned partitions."""
     parts = listed(list(held_of(connection, leases, renewals)))
     begin, last_id = after or (-1, "")
-    return [Due(*row) for row in connection.execute(SQL["due"], (begin, last_id, until, parts, limit))]
+    return _due_of(connection, "due", (begin, last_id, until, parts, limit))
+
+
+def _due_of(connection: apsw.Connection, name: str, bindings: tuple[Any, ...]) -> list[Due]:
+    """List what is due; what has an id or handler that is no UTF-8 is looked for, and left out, only if it is there."""
+    try:
+        return [Due(*row) for row in connection.execute(SQL[name], bindings)]
+    except UnicodeDecodeError:
+        return [Due(*row) for row in connection.execute(READABLE[name], bindings)]
 
 
 def overdue(
@@ -192,18 +218,21 @@ def overdue(
     while priority is not None:
         ranked = "_ranked" if priority else ""
         bound = (priority, begin, last_id, until)
-        end = connection.execute(SQL[f"overdue_end{ranked}"], (*bound, PASSED_MAX)).fetchone() if without else None
+        end = _end_of(connection, f"overdue_end{ranked}", (*bound, PASSED_MAX)) if without else None
         last = end or (until, LAST_ID)
-        rows = connection.execute(
-            SQL[f"overdue{ranked}"], (priority, begin, last_id, *last, parts, left_out, limit - len(found))
-        )
-        found += [Due(*row) for row in rows]
+        bindings = (priority, begin, last_id, *last, parts, left_out, limit - len(found))
+        found += _due_of(connection, f"overdue{ranked}", bindings)
         if len(found) == limit:
             break
         if end is not None:
             return found, (priority, *end)
         priority, begin, last_id = _next_priority(connection, priority), -1, ""
     return found, None
+
+
+def _end_of(connection: apsw.Connection, name: str, bindings: tuple[Any, ...]) -> tuple[int, str] | None:
+    found = connection.execute(SQL[name], bindings).fetchone()
+    return None if found is None else (found[0], text_of(found[1]))
 
 
 def _next_priority(connection: apsw.Connection, below: int) -> int | None:
@@ -221,7 +250,8 @@ def orphans(
     found: list[Task] = []
     passed: list[UnreadableTask] = []
     for serial in left:
-        task = task_of(connection, connection.execute(SQL["body"], (serial,)).get, "", serial)
+        [row] = connection.execute(SQL["load_running"], (serial,))
+        task = task_of(*row)
         if isinstance(task, UnreadableTask):
             passed.append(task)
             continue

@@ -131,14 +131,13 @@ class SqliteStore:
 
         database = await open_database(path, TASKS, make_partitions, create=create)
         try:
-            stored = run_in_use(_count_partitions, database)
-        except apsw.Error as error:
-            run_in_use(database.close)
-            raise translate_error(path, error) from error
-        if stored < 1:
-            run_in_use(database.close)
-            raise StoreUnavailable(f"{path}: it has no partitions; it is damaged")
-        return cls(database, stored, now_ms, boottime_ns, node_locks=node_locks)
+            stored = run_in_use(_check_tables, database)
+            return cls(database, stored, now_ms, boottime_ns, node_locks=node_locks)
+        except BaseException as error:
+            run_in_use(database.close)  # whatever it is: nothing of a store that is not there stays open
+            if isinstance(error, apsw.Error):
+                raise translate_error(path, error) from error
+            raise
 
     async def close(self) -> None:
         """Do what waits, and let go of the file."""
@@ -358,6 +357,16 @@ class SqliteStore:
         self._nodes.drop_all()
 
 
-def _count_partitions(database: Database) -> int:
-    count: int = database.reader.execute(SQL["count_partitions"]).get
-    return count
+def _check_tables(database: Database) -> int:
+    """Return how many partitions there are; raise if a table has not the rows that it always has."""
+    parts = [part for (part,) in database.reader.execute(SQL["parts"])]
+    if not parts or parts != list(range(len(parts))):
+        said = "has no rows" if not parts else f"has {len(parts):,} rows, and they are not numbered from 0"
+        raise StoreUnavailable(f"{database.path}: it is damaged: its table partitions {said}; restore it from a backup")
+    changes = [number for (number,) in database.reader.execute(SQL["last_change"])]
+    if len(changes) != 1:
+        raise StoreUnavailable(
+            f"{database.path}: it is damaged: its table changes has {len(changes):,} rows instead of one; restore it "
+            "from a backup, or correct that"
+        )
+    return len(parts)

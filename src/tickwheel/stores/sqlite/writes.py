@@ -16,7 +16,8 @@ from tickwheel.stores import validation
 from tickwheel.stores.contract import Conflict, Finish, Lease, OnConflict
 from tickwheel.stores.mutations import settle, step_for
 from tickwheel.stores.notifications import News
-from tickwheel.stores.sqlite.reads import NUMBERS, Row, finishable, held_of, last_runs, load
+from tickwheel.stores.quarantine import NUMBERS
+from tickwheel.stores.sqlite.reads import Row, finishable, held_of, last_runs, load
 from tickwheel.stores.sqlite.renewals import Renewals
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks import transitions

@@ -62,6 +62,33 @@ class Amending(Opening):
         assert await store.get(["a"]) == [task("a")]
 
     @scenario
+    async def test_what_follows_a_run_is_measured_when_it_is_asked_for(
+        self, store: LegalStore, _clock: VirtualClock
+    ) -> None:
+        half = {"n": "x" * 128 * 1024}
+        most = {"n": "x" * (256 * 1024 - len('[{"n":""},{}]'))}
+        series = task("series", trigger=Every(interval_ms=5), times=-1)
+        leases, [running, once] = await start(store, series, task("once", meta=half))
+        for wrong in ({"n": most["n"] + "x"}, {"n": "x" * 256 * 1024}):
+            await raised(PayloadTooLarge, store.amend([replace(running, args=wrong)]))
+        await raised(PayloadTooLarge, store.add([task("once", args=half)], "debounce"))
+        [amended] = await store.amend([replace(running, args=most)])
+        assert amended.following is not None
+        lease = {each.partition: each for each in leases}
+        ended = [
+            Finish(lease=lease[each.partition], task=replace(each, **fields))
+            for each, fields in (
+                (running, {"status": Status.PENDING, "run_at": 1005, "occurrence_at": 1005}),
+                (once, {"status": Status.COMPLETED}),
+            )
+        ]
+        assert await store.finish(ended) == [True, True]
+        [after, over] = await store.get(["series", "once"])
+        assert after is not None
+        assert over is not None
+        assert (after.args, after.status, over.status) == (most, Status.PENDING, Status.COMPLETED)
+
+    @scenario
     async def test_a_paused_task_stays_paused(self, store: LegalStore, _clock: VirtualClock) -> None:
         await store.add([task("a")])
         [paused] = await store.pause(["a"])

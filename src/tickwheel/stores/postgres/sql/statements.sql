@@ -98,10 +98,12 @@ FROM summed
 WHERE slot = my_slot() AND summed.pending IS NOT NULL
 
 -- name: load
-SELECT status, claimed_at, body FROM tasks WHERE id = ANY ($1::text[])
+SELECT status, claimed_at, body, id, part, run_at, priority, version, attempt, finished_at, handler
+FROM tasks WHERE id = ANY ($1::text[])
 
 -- name: load_locked
-SELECT status, claimed_at, body FROM tasks WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE
+SELECT status, claimed_at, body, id, part, run_at, priority, version, attempt, finished_at, handler
+FROM tasks WHERE id = ANY ($1::text[]) ORDER BY id FOR UPDATE
 
 -- name: history
 SELECT body FROM runs WHERE id = $1 ORDER BY attempt DESC LIMIT $2
@@ -230,15 +232,26 @@ WITH held AS MATERIALIZED (
         status = 2, version = version + 1, attempt = attempt + 1, claimed_at = $7, epoch = ($6::bigint[])[part + 1]
     FROM reached
     WHERE id = ANY ($5::text[]) AND status = 0 AND run_at + 0 <= $7 AND part + 0 = ANY (reached.parts)
-    RETURNING id, body
+    RETURNING status, claimed_at, body, id, part, run_at, priority, version, attempt, finished_at, handler
 ), counted AS (
     UPDATE counts SET
         pending = pending - (SELECT count(*) FROM claimed), running = running + (SELECT count(*) FROM claimed)
     WHERE slot = my_slot() AND EXISTS (SELECT FROM claimed)
 )
-SELECT id, body, NULL AS part FROM claimed
+SELECT NULL AS unreserved, status, claimed_at, body, id, part, run_at, priority, version, attempt, finished_at, handler FROM claimed
 UNION ALL
-SELECT NULL, NULL, part FROM held WHERE NOT reserved
+SELECT part, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM held WHERE NOT reserved
+
+-- What was claimed and turned out to be unreadable: it waits for a node that can read it.
+-- name: unclaim
+WITH unclaimed AS (
+    UPDATE tasks SET status = 0, version = version - 1, attempt = attempt - 1
+    WHERE id = ANY ($1::text[]) AND status = 2 AND claimed_at = $2
+    RETURNING id
+)
+UPDATE counts SET
+    pending = pending + (SELECT count(*) FROM unclaimed), running = running - (SELECT count(*) FROM unclaimed)
+WHERE slot = my_slot() AND EXISTS (SELECT FROM unclaimed)
 
 -- What changed since it was claimed has another version, and is left as it is.
 -- name: finish
@@ -287,11 +300,11 @@ WITH held AS MATERIALIZED (
 SELECT n FROM done
 
 -- name: orphans
-SELECT left_over.status, left_over.claimed_at, left_over.body
+SELECT left_over.status, left_over.claimed_at, left_over.body, left_over.id, left_over.part, left_over.run_at, left_over.priority, left_over.version, left_over.attempt, left_over.finished_at, left_over.handler
 FROM partitions AS own
 JOIN unnest($1::integer[], $2::bigint[], $3::text[]) AS lease (part, epoch, nonce) USING (part, epoch, nonce)
 CROSS JOIN LATERAL (
-    SELECT task.serial, task.status, task.claimed_at, task.body FROM tasks AS task
+    SELECT task.* FROM tasks AS task
     WHERE task.part = own.part AND task.due_at <= own.claimed_until AND task.status = 2 AND task.epoch < own.epoch
 ) AS left_over
 WHERE own.expires_at > now_ms($4)
@@ -299,10 +312,10 @@ ORDER BY left_over.serial LIMIT $5
 
 -- What is pending, by time, of every partition so many.
 -- name: list_due
-SELECT soon.run_at, soon.id, own.part, soon.status, soon.claimed_at, soon.body
+SELECT soon.run_at, soon.id, own.part, soon.status, soon.claimed_at, soon.body, soon.id, soon.part, soon.run_at, soon.priority, soon.version, soon.attempt, soon.finished_at, soon.handler
 FROM partitions AS own
 CROSS JOIN LATERAL (
-    SELECT task.run_at, task.id, task.status, task.claimed_at, task.body FROM tasks AS task
+    SELECT task.* FROM tasks AS task
     WHERE task.part = own.part AND (task.due_at, task.id) > ($1::bigint, $2::text) AND task.due_at > $3
       AND task.due_at < $4 AND task.status = 0
     ORDER BY task.due_at, task.id LIMIT $5
@@ -310,66 +323,72 @@ CROSS JOIN LATERAL (
 ORDER BY soon.run_at, soon.id
 
 -- name: list_all_newest
-SELECT task.serial, task.status, task.claimed_at, task.body
+SELECT task.serial, task.status, task.claimed_at, task.body, task.id, task.part, task.run_at, task.priority, task.version, task.attempt, task.finished_at, task.handler
 FROM unnest(ARRAY[0, 1, 3, 4, 5]) AS shelves (shelf)
 CROSS JOIN LATERAL (
-    SELECT serial, status, claimed_at, body FROM tasks
+    SELECT * FROM tasks
     WHERE shelf = shelves.shelf AND serial < $1 ORDER BY serial DESC LIMIT $2
 ) AS task
 ORDER BY task.serial DESC LIMIT $2
 
 -- name: list_all_oldest
-SELECT task.serial, task.status, task.claimed_at, task.body
+SELECT task.serial, task.status, task.claimed_at, task.body, task.id, task.part, task.run_at, task.priority, task.version, task.attempt, task.finished_at, task.handler
 FROM unnest(ARRAY[0, 1, 3, 4, 5]) AS shelves (shelf)
 CROSS JOIN LATERAL (
-    SELECT serial, status, claimed_at, body FROM tasks
+    SELECT * FROM tasks
     WHERE shelf = shelves.shelf AND serial > $1 ORDER BY serial LIMIT $2
 ) AS task
 ORDER BY task.serial LIMIT $2
 
 -- name: list_by_status_newest
-SELECT serial, status, claimed_at, body FROM tasks
+SELECT serial, status, claimed_at, body, id, part, run_at, priority, version, attempt, finished_at, handler
+FROM tasks
 WHERE shelf = $3 AND status = $3 AND serial < $1 ORDER BY serial DESC LIMIT $2
 
 -- name: list_by_status_oldest
-SELECT serial, status, claimed_at, body FROM tasks
+SELECT serial, status, claimed_at, body, id, part, run_at, priority, version, attempt, finished_at, handler
+FROM tasks
 WHERE shelf = $3 AND status = $3 AND serial > $1 ORDER BY serial LIMIT $2
 
 -- name: list_by_handler_newest
-SELECT serial, status, claimed_at, body FROM tasks
+SELECT serial, status, claimed_at, body, id, part, run_at, priority, version, attempt, finished_at, handler
+FROM tasks
 WHERE handler = $4 AND serial < $1 AND ($3::smallint IS NULL OR status = $3) ORDER BY serial DESC LIMIT $2
 
 -- name: list_by_handler_oldest
-SELECT serial, status, claimed_at, body FROM tasks
+SELECT serial, status, claimed_at, body, id, part, run_at, priority, version, attempt, finished_at, handler
+FROM tasks
 WHERE handler = $4 AND serial > $1 AND ($3::smallint IS NULL OR status = $3) ORDER BY serial LIMIT $2
 
 -- name: list_by_prefix_newest
-SELECT serial, status, claimed_at, body FROM tasks
+SELECT serial, status, claimed_at, body, id, part, run_at, priority, version, attempt, finished_at, handler
+FROM tasks
 WHERE id >= $5 AND id < $6 AND serial + 0 < $1
   AND ($3::smallint IS NULL OR status = $3) AND ($4::text IS NULL OR handler || '' = $4)
 ORDER BY serial + 0 DESC LIMIT $2
 
 -- name: list_by_prefix_oldest
-SELECT serial, status, claimed_at, body FROM tasks
+SELECT serial, status, claimed_at, body, id, part, run_at, priority, version, attempt, finished_at, handler
+FROM tasks
 WHERE id >= $5 AND id < $6 AND serial + 0 > $1
   AND ($3::smallint IS NULL OR status = $3) AND ($4::text IS NULL OR handler || '' = $4)
 ORDER BY serial + 0 LIMIT $2
 
 -- name: list_running_newest
-SELECT task.serial, task.status, task.claimed_at, task.body
+SELECT task.serial, task.status, task.claimed_at, task.body, task.id, task.part, task.run_at, task.priority, task.version, task.attempt, task.finished_at, task.handler
 FROM partitions AS own
 CROSS JOIN LATERAL (
-    SELECT serial, status, claimed_at, body FROM tasks
+    SELECT * FROM tasks
     WHERE part = own.part AND due_at <= own.claimed_until AND status = 2 AND serial + 0 < $1
       AND ($3::text IS NULL OR handler || '' = $3) AND ($4::text IS NULL OR (id >= $4 AND id < $5))
 ) AS task
 ORDER BY task.serial DESC LIMIT $2
 
 -- name: list_running_oldest
-SELECT task.serial, task.status, task.claimed_at, task.body
+SELECT task.serial, task.status, task.claimed_at, task.body, task.id, task.part, task.run_at, task.priority, task.version, task.attempt, task.finished_at, task.handler
 FROM partitions AS own
 CROSS JOIN LATERAL (
-    SELECT serial, status, claimed_at, body FROM tasks
+    SELECT * FROM tasks
     WHERE part = own.part AND due_at <= own.claimed_until AND status = 2 AND serial + 0 > $1
       AND ($3::text IS NULL OR handler || '' = $3) AND ($4::text IS NULL OR (id >= $4 AND id < $5))
 ) AS task

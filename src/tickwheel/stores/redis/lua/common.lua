@@ -140,7 +140,7 @@ local function shelve(part, id, old, new, serial, moment)
 end
 
 local function header_of(value)
-  return string.sub(value, 1, string.find(value, '\n', 1, true) - 1)
+  return string.sub(value, 1, (string.find(value, '\n', 1, true) or #value + 1) - 1)
 end
 
 -- The first so many pending ids of a partition beyond (moment, id) and until a moment, each followed by its time.

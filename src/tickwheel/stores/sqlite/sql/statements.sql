@@ -1,5 +1,11 @@
+-- Text is read as bytes wherever a row must come, whatever was written into it.
 -- name: load
-SELECT serial, id, body FROM tasks WHERE id IN (SELECT value FROM json_each(?))
+SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: load_misspelled
+SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks WHERE id = CAST(? AS TEXT)
 
 -- name: insert
 INSERT INTO tasks (id, part, status, run_at, priority, version, epoch, finished_at, handler, body)
@@ -52,19 +58,22 @@ SELECT EXISTS (SELECT 1 FROM tasks WHERE finished_at < :before)
     OR EXISTS (SELECT 1 FROM runs WHERE finished_at < :before)
 
 -- name: purge_tasks
-DELETE FROM tasks WHERE serial IN (SELECT serial FROM tasks WHERE finished_at < ? LIMIT ?) RETURNING id, status
+DELETE FROM tasks WHERE serial IN (SELECT serial FROM tasks WHERE finished_at < ? LIMIT ?)
+RETURNING CAST(id AS BLOB), status
 
 -- name: remove
 DELETE FROM tasks WHERE serial = ?
 
 -- name: purge_runs_of
-DELETE FROM runs WHERE id = ?
+DELETE FROM runs WHERE id = CAST(? AS TEXT)
 
 -- name: purge_runs
 DELETE FROM runs WHERE (id, attempt) IN (SELECT id, attempt FROM runs WHERE finished_at < ? LIMIT ?)
 
 -- name: members
-SELECT node, active, lock, inode, process, database, expires_at, handlers, version, ttl_ms FROM nodes ORDER BY node
+SELECT CAST(node AS BLOB), active, CAST(lock AS BLOB), inode, CAST(process AS BLOB), database, expires_at,
+       CAST(handlers AS BLOB), CAST(version AS BLOB), ttl_ms
+FROM nodes ORDER BY node
 
 -- name: join
 REPLACE INTO nodes (node, active, lock, inode, process, database, expires_at, handlers, version)
@@ -112,7 +121,7 @@ UPDATE changes SET number = number + 1 RETURNING number
 SELECT number FROM changes
 
 -- name: locks
-SELECT lock FROM nodes WHERE lock <> ''
+SELECT CAST(lock AS BLOB) FROM nodes WHERE lock <> ''
 
 -- name: checkpoint
 UPDATE partitions SET checkpoint = ? WHERE part = ?
@@ -141,12 +150,12 @@ ORDER BY run_at, id LIMIT ?
 
 -- Where so many rows are passed, if there are more: found in the index alone, which is quick.
 -- name: overdue_end
-SELECT run_at, id FROM tasks INDEXED BY tasks_due
+SELECT run_at, CAST(id AS BLOB) FROM tasks INDEXED BY tasks_due
 WHERE status = 0 AND ? IS NOT NULL AND (run_at, id) > (?, ?) AND run_at <= ?
 ORDER BY run_at, id LIMIT 1 OFFSET ?
 
 -- name: overdue_end_ranked
-SELECT run_at, id FROM tasks INDEXED BY tasks_ranked
+SELECT run_at, CAST(id AS BLOB) FROM tasks INDEXED BY tasks_ranked
 WHERE status = 0 AND priority <> 0 AND priority = ? AND (run_at, id) > (?, ?) AND run_at <= ?
 ORDER BY run_at, id LIMIT 1 OFFSET ?
 
@@ -156,15 +165,9 @@ SELECT max(priority) FROM tasks INDEXED BY tasks_ranked WHERE status = 0 AND pri
 -- name: running
 SELECT part, epoch, serial FROM tasks WHERE status = 2 ORDER BY serial
 
--- name: body
-SELECT body FROM tasks WHERE serial = ?
-
--- What is known of a row whose body cannot be read.
--- name: row_by_serial
-SELECT body, id, part, status, run_at, priority, version, finished_at, handler FROM tasks WHERE serial = ?
-
--- name: row_by_id
-SELECT body, id, part, status, run_at, priority, version, finished_at, handler FROM tasks WHERE id = ?
+-- name: load_running
+SELECT body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks WHERE serial = ?
 
 -- The lease under which a row is claimed, if that is the last one of its partition.
 -- name: claimed_under
@@ -172,41 +175,50 @@ SELECT part, epoch, expires_at, ttl_ms FROM tasks JOIN partitions USING (part, e
 
 -- What is pending, by time: all of it is in the index.
 -- name: list_due
-SELECT run_at, id, body FROM tasks INDEXED BY tasks_due
+SELECT run_at, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks INDEXED BY tasks_due
 WHERE status = 0 AND (run_at, id) > (:after, :after_id) AND run_at > :due_after AND run_at < :due_before
 ORDER BY run_at, id LIMIT :limit
 
 -- name: list_all_newest
-SELECT serial, '', body FROM tasks WHERE serial < :after ORDER BY serial DESC LIMIT :limit
+SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks WHERE serial < :after ORDER BY serial DESC LIMIT :limit
 
 -- name: list_all_oldest
-SELECT serial, '', body FROM tasks WHERE serial > :after ORDER BY serial LIMIT :limit
+SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks WHERE serial > :after ORDER BY serial LIMIT :limit
 
 -- name: list_by_status_newest
-SELECT serial, '', body FROM tasks WHERE status = :status AND serial < :after ORDER BY serial DESC LIMIT :limit
+SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks WHERE status = :status AND serial < :after ORDER BY serial DESC LIMIT :limit
 
 -- name: list_by_status_oldest
-SELECT serial, '', body FROM tasks WHERE status = :status AND serial > :after ORDER BY serial LIMIT :limit
+SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks WHERE status = :status AND serial > :after ORDER BY serial LIMIT :limit
 
 -- name: list_by_handler_newest
-SELECT serial, '', body FROM tasks
+SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks
 WHERE handler = :handler AND serial < :after AND (:status IS NULL OR +status = :status)
 ORDER BY serial DESC LIMIT :limit
 
 -- name: list_by_handler_oldest
-SELECT serial, '', body FROM tasks
+SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks
 WHERE handler = :handler AND serial > :after AND (:status IS NULL OR +status = :status)
 ORDER BY serial LIMIT :limit
 
 -- A plus keeps an index from being used: here the ids are what narrows the search.
 -- name: list_by_prefix_newest
-SELECT serial, '', body FROM tasks
+SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks
 WHERE id >= :low AND id < :high AND +serial < :after
   AND (:status IS NULL OR +status = :status) AND (:handler IS NULL OR +handler = :handler)
 ORDER BY +serial DESC LIMIT :limit
 
 -- name: list_by_prefix_oldest
-SELECT serial, '', body FROM tasks
+SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+FROM tasks
 WHERE id >= :low AND id < :high AND +serial > :after
   AND (:status IS NULL OR +status = :status) AND (:handler IS NULL OR +handler = :handler)
 ORDER BY +serial LIMIT :limit
@@ -214,5 +226,5 @@ ORDER BY +serial LIMIT :limit
 -- name: add_partition
 INSERT INTO partitions (part) VALUES (?)
 
--- name: count_partitions
-SELECT count(*) FROM partitions
+-- name: parts
+SELECT part FROM partitions ORDER BY part

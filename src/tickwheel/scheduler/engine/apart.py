@@ -1,0 +1,58 @@
+"""Batches that go to a store: what one task makes fail is found, and the others of its batch are done.
+
+    finish([a, b, c, d])  raises    -> finish([a, b])  done
+                                       finish([c, d])  raises -> finish([c])  done
+                                                                 finish([d])  raises: it is this one
+
+A store that is away is not the fault of any of them: a `StoreError` is raised, and everything is to be tried again.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from tickwheel.errors import StoreError, TickwheelError
+from tickwheel.stores.contract import Lease, Store
+from tickwheel.tasks.record import Task
+
+__all__ = ["claim_apart", "do_apart", "report_apart"]
+
+log = logging.getLogger("tickwheel.scheduler")
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+async def do_apart(
+    call: Callable[[Sequence[T]], Awaitable[R]], batch: Sequence[T]
+) -> list[tuple[Sequence[T], R | Exception]]:
+    """Do something with a batch, in parts if it cannot be done at once; return each part with its answer or its error.
+
+    A part that failed is a single one. If all fail, none may be to blame: that is for the caller to judge.
+    """
+    try:
+        return [(batch, await call(batch))]
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the caller gets it, with what caused it
+        if len(batch) <= 1:
+            return [(batch, error)]
+    half = len(batch) // 2
+    return [*await do_apart(call, batch[:half]), *await do_apart(call, batch[half:])]
+
+
+async def claim_apart(store: Store, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
+    """Claim what can be claimed."""
+    parts = await do_apart(lambda part: store.claim(leases, part, until), ids)
+    return [task for answer in report_apart("claimed", parts) for task in answer]
+
+
+def report_apart(done: str, parts: Sequence[tuple[Sequence[str], R | Exception]]) -> list[R]:
+    """Return the answers, and log what failed; if everything did, an error that is not ours is raised: the store's."""
+    answers = [answer for _, answer in parts if not isinstance(answer, Exception)]
+    for part, answer in parts:
+        if isinstance(answer, Exception):
+            if not answers and not isinstance(answer, TickwheelError):
+                raise answer
+            log.error("task %r cannot be %s", part[0], done, exc_info=answer)
+    return answers
