@@ -29,6 +29,7 @@ from tickwheel.tasks import (
 
 MOMENTS = st.integers(0, 2**50)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
@@ -37,8 +38,8 @@ JSON = st.recursive(
 TRIGGERS = st.just(Once()) | st.builds(Every, st.integers(1, 2**40)) | st.just(Cron("0 2 * * *", "Europe/Berlin"))
 TASKS = st.builds(
     Task,
-    id=TEXT,
-    handler=TEXT,
+    id=NAMES,
+    handler=NAMES,
     webhook=st.none() | st.builds(Webhook, url=TEXT, headers=st.dictionaries(TEXT, TEXT, max_size=3)),
     args=st.dictionaries(TEXT, JSON, max_size=3),
     meta=st.dictionaries(TEXT, JSON, max_size=3),

@@ -14,9 +14,9 @@ import msgspec
 
 from tickwheel.durations import Duration, to_ns
 from tickwheel.errors import InvalidDuration, InvalidSchedule, InvalidTask, PayloadTooLarge
-from tickwheel.stores.validation import MOMENT_MAX, NAME_CHARS_MAX, check_payload
+from tickwheel.stores.validation import NAME_CHARS_MAX, check_payload
 from tickwheel.tasks.destinations import Webhook, check_webhook
-from tickwheel.tasks.fields import choice, flag, invalid, is_a, items_of, json_object, known, text, whole
+from tickwheel.tasks.fields import MOMENT_MAX, choice, flag, invalid, is_a, items_of, json_object, known, text, whole
 from tickwheel.tasks.policies import (
     LATE_MODES,
     OVERLAPS,

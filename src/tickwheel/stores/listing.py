@@ -18,7 +18,7 @@ from typing import Final
 
 from tickwheel.errors import InvalidCursor, InvalidFilter
 from tickwheel.stores.contract import Filter, Order
-from tickwheel.tasks.fields import choice, invalid, sayable, whole
+from tickwheel.tasks.fields import MOMENT_MAX, choice, invalid, sayable, whole
 from tickwheel.tasks.record import Status, Task
 
 __all__ = ["LAST_SERIAL", "Place", "check_filter", "cursor_of", "fits", "is_plain", "place_of"]
@@ -26,7 +26,6 @@ __all__ = ["LAST_SERIAL", "Place", "check_filter", "cursor_of", "fits", "is_plai
 Place = tuple[int, str]  # a serial and nothing, or a time and an id
 
 LAST_SERIAL: Final = 10**18  # fits 64 bits
-MOMENT_MAX: Final = 2**53 - 1  # as in a task
 STATUSES: Final = tuple(status.value for status in Status)
 FORMS: Final[dict[Order, re.Pattern[str]]] = {
     "newest": re.compile(r"([0-9]{1,18})()"),

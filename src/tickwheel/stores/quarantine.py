@@ -58,25 +58,18 @@ def read_row(body: bytes | str, columns: Columns, claimed_at: int | None = None)
 
 def check_columns(task: Task, columns: Columns) -> None:
     """Raise `ValueError` if a row says something else than its data: it would be looked for where it is not."""
-    if (
-        columns.id == task.id
-        and columns.status in (None, NUMBERS[task.listed_status])
-        and columns.partition in (None, task.partition)
-        and columns.run_at in (None, task.run_at)
-        and columns.priority in (None, task.priority)
-        and columns.version in (None, task.version)
-        and columns.handler in (None, task.handler)
-        and columns.attempt in (None, task.attempt)
-    ):
+    number = NUMBERS[task.listed_status]
+    attempt = None if columns.attempt is None else task.attempt
+    said = (task.id, number, task.partition, task.run_at, task.priority, task.version, task.handler, attempt)
+    if columns[:-1] == said:
         return
     if columns.id != task.id:
         raise ValueError(f"it has the data of task {task.id!r:.300}")
-    if columns.status not in (None, NUMBERS[task.listed_status]):
-        raise ValueError(f"status mismatch: {task.listed_status} in its data, number {columns.status} in its row")
-    for name in ("partition", "run_at", "priority", "version", "handler", "attempt"):
-        here, there = getattr(task, name), getattr(columns, name)
-        if there not in (None, here):
-            raise ValueError(f"{name} mismatch: {here!r:.300} in its data, {there!r:.300} in its row")
+    if columns.status not in (None, number):
+        raise ValueError(f"its status is {task.listed_status} in its data, and number {columns.status} in its row")
+    for name, here, there in zip(Columns._fields, said, columns, strict=False):
+        if name != "status" and there not in (None, here):
+            raise ValueError(f"its {name} is {here!r:.300} in its data, and {there!r:.300} in its row")
 
 
 class Glimpse(msgspec.Struct):

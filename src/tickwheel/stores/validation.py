@@ -22,15 +22,15 @@ from tickwheel.errors import (
 from tickwheel.stores.contract import PAGE_MAX, Finish, OnConflict
 from tickwheel.tasks.fields import (
     DEPTH_MAX,
+    MOMENT_MAX,
     NAME_CHARS_MAX,
-    SPAN_MS_MAX,
     invalid,
     is_a,
     json_value,
     sayable,
     text,
 )
-from tickwheel.tasks.record import CRASHES_MAX, LEGAL, Status, Task
+from tickwheel.tasks.record import INDEX_MAX, LEGAL, Status, Task
 from tickwheel.tasks.triggers import Every
 
 __all__ = [
@@ -58,27 +58,7 @@ PAYLOAD_BYTES_MAX: Final = 256 * 1024  # of arguments and metadata, and again of
 REASON_CHARS_MAX: Final = 1_000  # of why a task is cancelled: a sentence, with room
 BATCH_MAX: Final = 10_000  # tasks; a transaction of a fifth of a second or so
 COUNT_ROWS_MAX: Final = 1_000_000  # that a caller may have counted one by one: a second or so
-MOMENT_MAX: Final = 2**53 - 1  # exact as a float, which is how some stores and readers keep it: 285,000 years
-PRIORITY_MAX: Final = 2**31 - 1
-COUNT_MAX: Final = 2**53 - 1  # of changes, attempts and the like: exact as a float, and far from the end of 64 bits
 MEASURED_BYTES: Final = PAYLOAD_BYTES_MAX // 8  # others may write numbers in a quarter of the bytes that we do
-
-NAMES: Final = ("id", "handler")
-Bounds = tuple[int, int, bool]  # the least, the most, and whether there may be none
-MOMENT: Final[Bounds] = (0, MOMENT_MAX, False)
-SOME_MOMENT: Final[Bounds] = (-MOMENT_MAX, MOMENT_MAX, True)
-COUNT: Final[Bounds] = (0, COUNT_MAX, False)
-BOUNDS: Final[dict[str, Bounds]] = {
-    **dict.fromkeys(("run_at", "occurrence_at", "created_at"), MOMENT),
-    **dict.fromkeys(("grid_at", "next_at", "retry_at", "missed_until", "expires_at"), SOME_MOMENT),
-    **dict.fromkeys(("started_at", "finished_at"), SOME_MOMENT),
-    **dict.fromkeys(("version", "attempt", "failures", "crashes", "snoozes", "runs", "consecutive_failures"), COUNT),
-    "partition": (0, PRIORITY_MAX, False),
-    "priority": (-PRIORITY_MAX, PRIORITY_MAX, False),
-    "timeout_ms": (1, SPAN_MS_MAX, False),
-    "times": (-1, COUNT_MAX, False),
-    "max_crashes": (0, COUNT_MAX, False),
-}
 
 WAYS: Final[tuple[str, ...]] = get_args(OnConflict)
 
@@ -118,7 +98,7 @@ def check_new(tasks: Sequence[Task], partitions: int) -> None:
         check_moment(task.run_at)
         if not 0 <= task.partition < partitions:
             raise InvalidTask(f"task {task.id!r}: partitions are from 0 to {partitions - 1}, not {task.partition!r}")
-        if not -PRIORITY_MAX <= task.priority <= PRIORITY_MAX:
+        if not -INDEX_MAX <= task.priority <= INDEX_MAX:
             raise InvalidTask(f"task {task.id!r}: priorities fit 32 bits, and {task.priority!r} does not")
         if task.status is not Status.PENDING:
             raise InvalidTask(f"task {task.id!r}: a new task is pending, not {task.status}")
@@ -130,7 +110,7 @@ def check_amended(tasks: Sequence[Task]) -> None:
     for task in tasks:
         text("handler", task.handler, NAME_CHARS_MAX)
         check_moment(task.run_at)
-        if not -PRIORITY_MAX <= task.priority <= PRIORITY_MAX:
+        if not -INDEX_MAX <= task.priority <= INDEX_MAX:
             raise InvalidTask(f"task {task.id!r}: priorities fit 32 bits, and {task.priority!r} does not")
 
 
@@ -201,7 +181,7 @@ def decode(body: bytes | str) -> Task:
     That it is paused was a status before it was a flag.
     """
     task = _decoder.decode(body)
-    _check_written(task)
+    _check_steps(task)
     raw = body.encode() if isinstance(body, str) else body
     if len(raw) > MEASURED_BYTES:
         check_payloads(task)
@@ -212,46 +192,8 @@ def decode(body: bytes | str) -> Task:
     return task
 
 
-def _check_written(task: Task) -> None:
-    """Raise `ValueError` where a field is beyond what is ever written: damage, or another meaning in a newer version.
-
-    Every step of a task's life, and every column of a store, can be taken with what is left.
-    """
-    if not (
-        0 <= task.run_at <= MOMENT_MAX
-        and 0 <= task.occurrence_at <= MOMENT_MAX - SPAN_MS_MAX  # a series has a next point
-        and 0 <= task.created_at <= MOMENT_MAX
-        and 0 <= task.version <= COUNT_MAX
-        and 0 <= task.attempt <= COUNT_MAX
-        and 0 <= task.partition <= PRIORITY_MAX
-        and -PRIORITY_MAX <= task.priority <= PRIORITY_MAX
-        and 1 <= task.timeout_ms <= SPAN_MS_MAX
-        and -1 <= task.times <= COUNT_MAX
-        and 0 <= task.runs <= COUNT_MAX
-        and task.failures == task.crashes == task.snoozes == task.consecutive_failures == 0
-        and task.max_crashes == CRASHES_MAX
-        and task.grid_at is None
-        and task.next_at is None
-        and task.retry_at is None
-        and task.missed_until is None
-        and task.expires_at is None
-        and (task.started_at is None or 0 <= task.started_at <= MOMENT_MAX)
-        and (task.finished_at is None or 0 <= task.finished_at <= MOMENT_MAX)
-        and task.following is None
-        and 0 < len(task.handler) <= NAME_CHARS_MAX
-        and 0 < len(task.id) <= NAME_CHARS_MAX
-    ):
-        _check_fields(task)
-
-
-def _check_fields(task: Task) -> None:
-    """Look at each field."""
-    for name in NAMES:
-        text(name, getattr(task, name), NAME_CHARS_MAX, kind=InvalidTask)
-    for name, (least, most, optional) in BOUNDS.items():
-        value = getattr(task, name)
-        if not (optional and value is None) and not least <= value <= most:
-            raise InvalidTask(f"invalid {name} {value}: expected an int from {least:,} to {most:,}")
+def _check_steps(task: Task) -> None:
+    """Raise `ValueError` if a step of a task's life would come to what no store could keep."""
     if type(task.trigger) is Every:
         latest = max(task.occurrence_at, task.grid_at or 0, task.next_at or 0)
         if latest > MOMENT_MAX - task.trigger.interval_ms:
@@ -259,7 +201,7 @@ def _check_fields(task: Task) -> None:
     if task.following is not None:
         if task.following.task.following is not None:
             raise InvalidTask("invalid following: it has a following of its own")
-        _check_fields(task.following.task)
+        _check_steps(task.following.task)
 
 
 def _check_depth(task: Task) -> None:

@@ -28,6 +28,7 @@ from tickwheel.errors import InvalidOption, InvalidTask, TickwheelError, hint, s
 
 __all__ = [
     "DEPTH_MAX",
+    "MOMENT_MAX",
     "NAME_CHARS_MAX",
     "SPAN_MS_MAX",
     "choice",
@@ -46,6 +47,7 @@ __all__ = [
 
 NAME_CHARS_MAX: Final = 255  # of ids and handlers; fits an index entry in every store
 SPAN_MS_MAX: Final = 31_557_600_000_000  # 1,000 years, the longest duration there is
+MOMENT_MAX: Final = 2**53 - 1  # exact as a float, which is how some stores and readers keep it: 285,000 years
 DEPTH_MAX: Final = 100  # of containers within each other: readers recurse, and may be deep in a program themselves
 JSON_INT_MIN: Final = -(2**63)  # what readers of JSON take: 64 bits, with a sign or without
 JSON_INT_MAX: Final = 2**64 - 1

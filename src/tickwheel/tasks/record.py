@@ -17,16 +17,19 @@ to be made: later than that for a retry, never earlier.
 """
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from tickwheel.tasks.destinations import Webhook, parse_queue
+from tickwheel.tasks.fields import MOMENT_MAX, NAME_CHARS_MAX, SPAN_MS_MAX
 from tickwheel.tasks.policies import NEVER_AGAIN, RUN_ONCE, LatePolicy, Overlap, RetryPolicy
 from tickwheel.tasks.triggers import ONCE, Once, Trigger
 
 __all__ = [
     "ENDED",
+    "INDEX_MAX",
     "LEGAL",
     "LISTED",
     "Following",
@@ -41,6 +44,18 @@ __all__ = [
 
 TIMEOUT_MS = 300_000  # five minutes for a run by default
 CRASHES_MAX = 3  # deaths of the process during one occurrence; then it has failed
+INDEX_MAX = 2**31 - 1  # what columns of priorities and partitions hold
+
+# What is beyond these was never written: it is damage, or means something else in a newer version. Each step of the
+# life of a task, and each column of a store, can be taken with what is within. Checked when a record is read.
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX)]
+Moment = Annotated[int, Meta(ge=0, le=MOMENT_MAX)]
+Bound = Annotated[int, Meta(ge=-MOMENT_MAX, le=MOMENT_MAX)]  # a moment that may lie before 1970
+Count = Annotated[int, Meta(ge=0, le=MOMENT_MAX)]  # of changes, attempts and the like: far from the end of 64 bits
+Times = Annotated[int, Meta(ge=-1, le=MOMENT_MAX)]
+Span = Annotated[int, Meta(ge=1, le=SPAN_MS_MAX)]
+Index = Annotated[int, Meta(ge=0, le=INDEX_MAX)]
+Priority = Annotated[int, Meta(ge=-INDEX_MAX, le=INDEX_MAX)]
 
 
 class Status(StrEnum):
@@ -93,8 +108,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     changing what is in stores. Records hold JSON and no way back to themselves: the garbage collector passes them by.
     """
 
-    id: str
-    handler: str  # the name it is registered under, or a way of delivery: see delivery.py
+    id: Name
+    handler: Name  # the name it is registered under, or a way of delivery: see delivery.py
     webhook: Webhook | None = None  # where it is sent
     args: dict[str, Any] = {}
     meta: dict[str, Any] = {}
@@ -102,41 +117,41 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     trigger: Trigger = ONCE
     retry: RetryPolicy = NEVER_AGAIN
     late: LatePolicy = RUN_ONCE
-    timeout_ms: int = TIMEOUT_MS
-    priority: int = 0  # of those due in the same moment, higher ones begin first
-    times: int = 1  # how many occurrences there are; -1 for ever
+    timeout_ms: Span = TIMEOUT_MS
+    priority: Priority = 0  # of those due in the same moment, higher ones begin first
+    times: Times = 1  # how many occurrences there are; -1 for ever
     overlap: Overlap = "skip"  # what becomes of an occurrence that comes due while another one is active
     at_most_once: bool = False  # after a crash in the middle of a run: fail, do not run again
-    max_crashes: int = CRASHES_MAX  # deaths of the process during one occurrence; then it has failed
-    expires_at: int | None = None  # what comes due after this is not run any more
+    max_crashes: Count = CRASHES_MAX  # deaths of the process during one occurrence; then it has failed
+    expires_at: Bound | None = None  # what comes due after this is not run any more
 
-    partition: int = 0
+    partition: Index = 0
     status: Status = Status.PENDING  # never PAUSED: that is the flag
     paused: bool = False
-    run_at: int
-    occurrence_at: int
+    run_at: Moment
+    occurrence_at: Moment
     # The grid point of the series that this run stands for, if the run was given a moment of its own.
-    grid_at: int | None = None
-    next_at: int | None = None  # when it is due after a run that was asked for with run_now
+    grid_at: Bound | None = None
+    next_at: Bound | None = None  # when it is due after a run that was asked for with run_now
     # When it was to be tried again, before run_now asked for that; or when `retry` asked for the run it waits for.
-    retry_at: int | None = None
+    retry_at: Bound | None = None
     run_now_requested: bool = False  # and not made yet; such a run is made though the task is paused
-    missed_until: int | None = None  # what was due until then was missed: the missed-run policy applies
-    attempt: int = 0  # how often it was claimed or skipped, ever; with the id it fences the owner's writes
-    failures: int = 0  # of the present occurrence, like the next three
-    crashes: int = 0
-    snoozes: int = 0
+    missed_until: Bound | None = None  # what was due until then was missed: the missed-run policy applies
+    attempt: Count = 0  # how often it was claimed or skipped, ever; with the id it fences the owner's writes
+    failures: Count = 0  # of the present occurrence, like the next three
+    crashes: Count = 0
+    snoozes: Count = 0
     interrupted: bool = False  # by a stop(), and not tried again since
-    consecutive_failures: int = 0  # occurrences that failed since one completed
-    runs: int = 0  # occurrences that are over, without skipped ones and those of run_now
-    version: int = 0  # counts changes made by anyone
+    consecutive_failures: Count = 0  # occurrences that failed since one completed
+    runs: Count = 0  # occurrences that are over, without skipped ones and those of run_now
+    version: Count = 0  # counts changes made by anyone
     cancel_requested: bool = False  # asked for while it ran
     cancel_run_only: bool = False  # the series goes on afterwards
     following: "Following | None" = None  # what takes its place when the present occurrence is over
 
-    created_at: int
-    started_at: int | None = None
-    finished_at: int | None = None
+    created_at: Moment
+    started_at: Bound | None = None
+    finished_at: Bound | None = None
     result: Any = None  # of the last run that gave one
     error: str | None = None  # of the last run that raised, with its trace
     reason: str | None = None  # why it is as it is, in words

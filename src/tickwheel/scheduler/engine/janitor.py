@@ -28,8 +28,8 @@ from tickwheel.scheduler.engine.loader import Loader
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.queues import Queues
 from tickwheel.stores.contract import Filter, Lease, Store, due_entry
-from tickwheel.stores.validation import MOMENT_MAX
 from tickwheel.tasks import transitions
+from tickwheel.tasks.fields import MOMENT_MAX
 from tickwheel.tasks.record import Status, Task, UnreadableTask
 
 __all__ = ["Janitor", "StartupReport"]
