@@ -97,6 +97,13 @@ def test_a_task_is_added_listed_moved_and_cancelled(shop: Path) -> None:
     assert answer(shop, "retry", "order-7")["status"] == "pending"
 
 
+def test_a_task_beyond_the_calendar_is_listed_and_shown(shop: Path) -> None:
+    tickwheel(shop, "add", "orders.cancel", '{"order_id": 7}', "--at", "9999-12-31T23:59:59.999999Z", "--id", "last")
+    assert "last" in tickwheel(shop, "list")
+    assert "last" in tickwheel(shop, "list", "--order", "due")
+    assert "9999-12-31 23:59:59" in tickwheel(shop, "show", "last")
+
+
 def test_what_happens_to_a_task_that_is_there_already_can_be_chosen(shop: Path) -> None:
     add = ("add", "orders.cancel", "--id", "order-7")
     first = answer(shop, *add, "--delay", "1d")

@@ -257,6 +257,8 @@ DAMAGED_TABLES = {
     "INSERT INTO changes VALUES (7)": "its table changes has 2 rows instead of one",
     "DELETE FROM changes": "its table changes has 0 rows instead of one",
     "DELETE FROM partitions": "its table partitions has no rows",
+    "UPDATE partitions SET node = CAST(x'ff' AS TEXT) WHERE part = 3": "partitions has text that is not UTF-8",
+    "UPDATE partitions SET epoch = 9223372036854775807 WHERE part = 3": "partition 3 has the epoch 9223372036854775807",
     "DELETE FROM partitions WHERE part = 3": "its table partitions has 63 rows, and they are not numbered from 0",
 }
 

@@ -138,6 +138,8 @@ ODD_COLUMNS = {
     "another partition": "part = 63 - part",
     "no partition": "part = 999",
     "a time before all": "run_at = -1000",
+    "the first of all times": "run_at = -9223372036854775808",
+    "a time when it was over, though it waits": "finished_at = 5",
     "another version": "version = 7",
     "the highest priority": "priority = 9223372036854775807",
 }
@@ -171,6 +173,7 @@ def test_a_row_with_an_odd_column_keeps_no_other_from_running(path: Path, kind: 
         [bad] = [task for task in scheduler.list().tasks if isinstance(task, UnreadableTask)]
         assert bad.id == ("b\\xff" if "its id" in kind else "bad")
         assert scheduler.get(bad.id) == bad
+        assert 0 <= bad.run_at <= 2**53
         with pytest.raises(TaskUnreadable):
             scheduler.run_now(bad.id)
         assert scheduler.delete(bad.id).id == bad.id
@@ -290,6 +293,20 @@ def test_what_is_over_and_unreadable_is_purged(path: Path) -> None:
         store = await opened(str(path))
         assert await store.purge(2**50) == 1
         assert (await store.counts())[Status.CANCELLED] == 0
+        await store.close()
+
+    asyncio.run(purge())
+
+
+def test_what_waits_is_not_purged_whatever_its_row_says(path: Path) -> None:
+    with Scheduler(f"sqlite:///{path}", run=False) as scheduler:
+        scheduler.add("note", id="bad", delay="1h")
+        execute(path, "UPDATE tasks SET finished_at = 5")
+
+    async def purge() -> None:
+        store = await opened(str(path))
+        assert await store.purge(2**50) == 0
+        assert [task.id for task in (await store.query(Filter())).tasks] == ["bad"]
         await store.close()
 
     asyncio.run(purge())

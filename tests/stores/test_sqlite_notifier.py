@@ -44,6 +44,23 @@ def test_what_others_tell_of_running_tasks_is_counted_at_once(
     asyncio.run(main())
 
 
+def test_a_node_that_reads_nothing_keeps_no_change_from_the_others(tmp_path: Path) -> None:
+    async def main() -> None:
+        everywhere = News.unknown(range(1_000))
+        suspended, receiver, sender = (Notifier(tmp_path / "tasks.db", everywhere, lambda _: None) for _ in range(3))
+        suspended.listen(str(tmp_path / LOCK))
+        receiver.listen(str(tmp_path / f"{LOCK}0"))
+        # Large ones: what one socket has sent, and nobody has read, takes some 200 KB at the most.
+        many = News({part: Change(10**12 + part, 10**12 + part, runs=True) for part in range(1_000)})
+        for number in range(1, QUEUE_FULL + 1):
+            sender.send(number, many, [LOCK, f"{LOCK}0"])
+            assert receiver.running_changes()[0] == number
+        for notifier in (suspended, receiver, sender):
+            notifier.end()
+
+    asyncio.run(main())
+
+
 def test_a_thread_that_counts_changes_has_them_told_on_the_event_loop(tmp_path: Path) -> None:
     async def main() -> None:
         everywhere = News.unknown([0, 1])

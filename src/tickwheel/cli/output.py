@@ -33,6 +33,7 @@ CONTROL: Final = re.compile(
 
 UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 STEPS: Final = tuple(pairwise(UNITS))
+LAST_MS: Final = 253_402_300_799_999  # the end of the year 9999, and of the calendars of computers
 EXACT_S: Final = 10  # below it, tenths of a second matter
 
 STYLE_OF_STATUS = {
@@ -78,8 +79,8 @@ def whole(value: Any) -> Any:
 
 
 def moment(ms: int | None) -> str:
-    """Write a moment in UTC."""
-    return "" if ms is None else datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    """Write a moment in UTC; what is beyond the year 9999 is written as its end."""
+    return "" if ms is None else datetime.fromtimestamp(min(ms, LAST_MS) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def span(ms: int) -> str:

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tickwheel.stores import validation
-from tickwheel.tasks.record import LISTED, Status, Task, UnreadableTask
+from tickwheel.tasks.fields import MOMENT_MAX
+from tickwheel.tasks.record import ENDED, LISTED, Status, Task, UnreadableTask
 from tickwheel.tasks.transitions import claim
 
 __all__ = ["NUMBERS", "Columns", "Quarantine", "read_row", "unreadable"]
@@ -61,13 +62,15 @@ def check_columns(task: Task, columns: Columns) -> None:
     number = NUMBERS[task.listed_status]
     attempt = None if columns.attempt is None else task.attempt
     said = (task.id, number, task.partition, task.run_at, task.priority, task.version, task.handler, attempt)
+    if columns.finished_at is not None and task.status not in ENDED:
+        raise ValueError(f"its status is {task.status} in its data, and it is over by its row")
     if columns[:-1] == said:
         return
     if columns.id != task.id:
         raise ValueError(f"it has the data of task {task.id!r:.300}")
     if columns.status not in (None, number):
         raise ValueError(f"its status is {task.listed_status} in its data, and number {columns.status} in its row")
-    for name, here, there in zip(Columns._fields, said, columns, strict=False):
+    for name, here, there in zip(Columns._fields, said, columns[:-1], strict=True):
         if name != "status" and there not in (None, here):
             raise ValueError(f"its {name} is {here!r:.300} in its data, and {there!r:.300} in its row")
 
@@ -106,6 +109,7 @@ def glean(body: bytes | str, columns: Columns) -> Columns:
 def unreadable(body: bytes | str, error: Exception, columns: Columns, *, claimed: bool = False) -> UnreadableTask:
     """Make of a row that cannot be read what can be said about it; a status that there is not is taken for pending."""
     columns = glean(body, columns)
+    run_at = min(max(columns.run_at or 0, 0), MOMENT_MAX)  # whatever it is, it has to be shown
     number = columns.status or 0
     status = LISTED[number] if 0 <= number < len(LISTED) else Status.PENDING
     status = Status.RUNNING if claimed else status
@@ -116,10 +120,10 @@ def unreadable(body: bytes | str, error: Exception, columns: Columns, *, claimed
         status=Status.PENDING if status is Status.PAUSED else status,
         paused=status is Status.PAUSED,
         priority=columns.priority or 0,
-        run_at=columns.run_at or 0,
-        occurrence_at=columns.run_at or 0,
+        run_at=run_at,
+        occurrence_at=run_at,
         created_at=0,
-        finished_at=columns.finished_at,
+        finished_at=None if columns.finished_at is None else min(max(columns.finished_at, 0), MOMENT_MAX),
         version=columns.version or 0,
         attempt=columns.attempt or 0,
         reason=f"unreadable: {error}",

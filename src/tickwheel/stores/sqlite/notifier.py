@@ -191,13 +191,21 @@ class Notifier:
         others = [path for path in paths if path not in self._sockets]
         if not others or sys.platform == "win32":
             return
-        if self._sender is None:
-            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         changes = [(partition, *change) for partition, change in news.items()]
         datagram = _encode((number, None if len(changes) > PARTITIONS_MAX else changes))
         for path in others:
-            with suppress(OSError), reachable(socket_path(path)) as name:  # nobody listens, or its buffer is full
+            with suppress(OSError), reachable(socket_path(path)) as name:  # nobody listens, or its queue is full
+                self._send(datagram, name)
+
+    def _send(self, datagram: bytes, name: str) -> None:
+        """Send to a socket; if that fails, then because its queue is full, which its owner sees when it reads it."""
+        if self._sender is not None:
+            with suppress(BlockingIOError):
                 self._sender.sendto(datagram, name)
+                return
+            self._sender.close()  # its buffer may be full of what others have not read: a new one has room
+        self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._sender.sendto(datagram, name)
 
     def end(self) -> None:
         """Close all sockets."""

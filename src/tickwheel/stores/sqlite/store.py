@@ -55,6 +55,7 @@ from tickwheel.stores.sqlite.schema import TASKS
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.stores.sqlite.writes import PURGE_ROWS, Adds, Transaction
 from tickwheel.tasks import transitions
+from tickwheel.tasks.fields import MOMENT_MAX
 from tickwheel.tasks.record import Run, Status, Task
 
 __all__ = ["SqliteStore"]
@@ -359,7 +360,16 @@ class SqliteStore:
 
 def _check_tables(database: Database) -> int:
     """Return how many partitions there are; raise if a table has not the rows that it always has."""
-    parts = [part for (part,) in database.reader.execute(SQL["parts"])]
+    try:
+        rows = list(database.reader.execute(SQL["partitions"]))
+    except UnicodeDecodeError:
+        raise StoreUnavailable(
+            f"{database.path}: it is damaged: its table partitions has text that is not UTF-8"
+        ) from None
+    for part, _, epoch, *_ in rows:
+        if not 0 <= epoch <= MOMENT_MAX:
+            raise StoreUnavailable(f"{database.path}: it is damaged: partition {part} has the epoch {epoch}")
+    parts = [row[0] for row in rows]
     if not parts or parts != list(range(len(parts))):
         said = "has no rows" if not parts else f"has {len(parts):,} rows, and they are not numbered from 0"
         raise StoreUnavailable(f"{database.path}: it is damaged: its table partitions {said}; restore it from a backup")

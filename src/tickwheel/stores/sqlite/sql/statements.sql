@@ -54,11 +54,11 @@ SELECT body FROM runs WHERE id = ? ORDER BY attempt DESC LIMIT ?
 SELECT id, last_run FROM tasks WHERE id IN (SELECT value FROM json_each(?)) AND last_run IS NOT NULL
 
 -- name: is_past
-SELECT EXISTS (SELECT 1 FROM tasks WHERE finished_at < :before)
+SELECT EXISTS (SELECT 1 FROM tasks WHERE finished_at < :before AND status > 2)
     OR EXISTS (SELECT 1 FROM runs WHERE finished_at < :before)
 
 -- name: purge_tasks
-DELETE FROM tasks WHERE serial IN (SELECT serial FROM tasks WHERE finished_at < ? LIMIT ?)
+DELETE FROM tasks WHERE serial IN (SELECT serial FROM tasks WHERE finished_at < ? AND status > 2 LIMIT ?)
 RETURNING CAST(id AS BLOB), status
 
 -- name: remove
@@ -225,6 +225,3 @@ ORDER BY +serial LIMIT :limit
 
 -- name: add_partition
 INSERT INTO partitions (part) VALUES (?)
-
--- name: parts
-SELECT part FROM partitions ORDER BY part
