@@ -75,7 +75,7 @@ def check_columns(task: Task, columns: Columns) -> None:
             raise ValueError(f"its {name} is {here!r:.300} in its data, and {there!r:.300} in its row")
 
 
-class Glimpse(msgspec.Struct):
+class PartialTask(msgspec.Struct):
     """What can be read of data that are JSON all the same, where a store has no columns."""
 
     status: Status = Status.PENDING
@@ -89,15 +89,15 @@ class Glimpse(msgspec.Struct):
     finished_at: int | None = None
 
 
-_glance: Final = msgspec.json.Decoder(Glimpse).decode
+_decode_partial: Final = msgspec.json.Decoder(PartialTask).decode
 
 
-def glean(body: bytes | str, columns: Columns) -> Columns:
+def complete_columns(body: bytes | str, columns: Columns) -> Columns:
     """Fill in from the data what a row does not say itself, as far as that can be read."""
     if columns.status is not None:
         return columns
     try:
-        seen = _glance(body)
+        seen = _decode_partial(body)
     except (ValueError, RecursionError):
         return columns
     status = Status.PAUSED if seen.paused and seen.status is Status.PENDING else seen.status
@@ -108,7 +108,7 @@ def glean(body: bytes | str, columns: Columns) -> Columns:
 
 def unreadable(body: bytes | str, error: Exception, columns: Columns, *, claimed: bool = False) -> UnreadableTask:
     """Make of a row that cannot be read what can be said about it; a status that there is not is taken for pending."""
-    columns = glean(body, columns)
+    columns = complete_columns(body, columns)
     run_at = min(max(columns.run_at or 0, 0), MOMENT_MAX)  # whatever it is, it has to be shown
     number = columns.status or 0
     status = LISTED[number] if 0 <= number < len(LISTED) else Status.PENDING

@@ -9,6 +9,7 @@
     due_index   knows which task is due next, and which of those that are due is the most urgent
     dispatcher  claims what is due and can begin
     executor    begins each claimed task at its due time
+    batches     splits a batch that one task makes fail
     router      moves due tasks to a node that has their handler, if this one does not
     completer   decides what becomes of a task after its run, and writes that
     listener    learns what other processes change

@@ -37,7 +37,7 @@ from tickwheel.errors import (
     WorkersFull,
 )
 from tickwheel.observe.events import Events, Kind
-from tickwheel.scheduler.engine.apart import do_apart
+from tickwheel.scheduler.engine.batches import call_in_parts
 from tickwheel.stores import validation
 from tickwheel.stores.contract import Finish, Lease, Store
 from tickwheel.tasks import transitions
@@ -301,7 +301,7 @@ class Completer:
 
         Where nothing is accepted, an error that is not ours may be the store's, and all are kept, unless it is `last`.
         """
-        parts = await do_apart(self._store.finish, finishes)
+        parts = await call_in_parts(self._store.finish, finishes)
         faults = [answer for _, answer in parts if isinstance(answer, Exception)]
         if len(faults) == len(finishes) and not last and not isinstance(faults[0], TickwheelError):
             raise faults[0]

@@ -18,7 +18,7 @@ from typing import Final
 
 from tickwheel.clock import Clock
 from tickwheel.cluster import Ownership
-from tickwheel.scheduler.engine.apart import claim_apart
+from tickwheel.scheduler.engine.batches import claim_in_parts
 from tickwheel.scheduler.engine.completer import Completer
 from tickwheel.scheduler.engine.due_index import DueIndex
 from tickwheel.scheduler.engine.executor import Executor
@@ -145,7 +145,9 @@ class Dispatcher:
         leases = [lease for lease in leases if lease.partition in partitions]
         heard = dict(self._store.running_changes())
         try:
-            claimed = await claim_apart(self._store, leases, [due.id for due in entries], now + self._options.ahead_ms)
+            claimed = await claim_in_parts(
+                self._store, leases, [due.id for due in entries], now + self._options.ahead_ms
+            )
         except BaseException:
             self._loader.enter(entries)  # what was not claimed is still due
             self._doubt()

@@ -20,7 +20,7 @@ from tickwheel.clock import Clock, ClockSteps, boottime_of
 from tickwheel.cluster import Ownership
 from tickwheel.errors import StoreError, TickwheelError
 from tickwheel.observe.events import Events
-from tickwheel.scheduler.engine.apart import do_apart
+from tickwheel.scheduler.engine.batches import call_in_parts
 from tickwheel.scheduler.engine.completer import Completer, event_for_orphan, report_unwritable
 from tickwheel.scheduler.engine.due_index import DueIndex
 from tickwheel.scheduler.engine.executor import Executor
@@ -109,7 +109,7 @@ class Janitor:
             )
             batch = [finish for finish in wanted if finish is not None]
             accepted: list[bool] = []
-            for part, answer in await do_apart(self._store.finish, batch):
+            for part, answer in await call_in_parts(self._store.finish, batch):
                 if isinstance(answer, Exception):
                     report_unwritable(part[0].task, answer)
                     unwritable.add(part[0].task.id)

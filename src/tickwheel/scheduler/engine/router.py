@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from tickwheel.clock import Clock
 from tickwheel.cluster import Ownership
-from tickwheel.scheduler.engine.apart import do_apart, report_apart
+from tickwheel.scheduler.engine.batches import call_in_parts, collect_answers
 from tickwheel.scheduler.engine.due_index import DueIndex
 from tickwheel.stores.contract import Lease, RoutesTasks, Store
 
@@ -110,8 +110,8 @@ class Router:
 
     async def _move_batch(self, leases: list[Lease], ids: list[str], partition: int) -> None:
         store = cast("RoutesTasks", self._store)
-        parts = await do_apart(lambda part: store.move(leases, part, partition), ids)
-        report_apart("moved", parts)
+        parts = await call_in_parts(lambda part: store.move(leases, part, partition), ids)
+        collect_answers("moved", parts)
 
     async def _targets(self) -> dict[str, list[int]]:
         """Read, for each handler, the partitions of other nodes that have it."""

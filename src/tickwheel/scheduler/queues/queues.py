@@ -18,7 +18,7 @@ from tickwheel.cluster import Ownership
 from tickwheel.errors import TooManyLeases
 from tickwheel.observe.events import Events
 from tickwheel.scheduler.background_calls import BackgroundCalls
-from tickwheel.scheduler.engine.apart import claim_apart
+from tickwheel.scheduler.engine.batches import claim_in_parts
 from tickwheel.scheduler.engine.completer import Completer
 from tickwheel.scheduler.engine.due_index import DueWheel
 from tickwheel.scheduler.queues.backlog import LAST, Backlog, Place, behind
@@ -197,7 +197,7 @@ class Queues:
     async def _claim_alone(self, queue: str, entries: list[Due], lease_ms: int) -> list[Message]:
         try:
             ids = [due.id for due in entries]
-            claimed = await claim_apart(self._store, self._ownership.kept(), ids, self._completer.now())
+            claimed = await claim_in_parts(self._store, self._ownership.kept(), ids, self._completer.now())
         except BaseException:
             for due in entries:
                 self._park(due)  # what was not claimed still waits

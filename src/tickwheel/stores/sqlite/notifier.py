@@ -217,7 +217,7 @@ class Notifier:
 
 
 class PollFd(ctypes.Structure):
-    """What `poll` is told of a socket, as the C library has it."""
+    """A socket and the events that it is polled for, laid out as the C library expects."""
 
     _fields_ = (("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short))
 

@@ -15,7 +15,7 @@ from tickwheel.errors import StoreError, TickwheelError
 from tickwheel.stores.contract import Lease, Store
 from tickwheel.tasks.record import Task
 
-__all__ = ["claim_apart", "do_apart", "report_apart"]
+__all__ = ["call_in_parts", "claim_in_parts", "collect_answers"]
 
 log = logging.getLogger("tickwheel.scheduler")
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def do_apart(
+async def call_in_parts(
     call: Callable[[Sequence[T]], Awaitable[R]], batch: Sequence[T]
 ) -> list[tuple[Sequence[T], R | Exception]]:
     """Do something with a batch, in parts if it cannot be done at once; return each part with its answer or its error.
@@ -38,16 +38,16 @@ async def do_apart(
         if len(batch) <= 1:
             return [(batch, error)]
     half = len(batch) // 2
-    return [*await do_apart(call, batch[:half]), *await do_apart(call, batch[half:])]
+    return [*await call_in_parts(call, batch[:half]), *await call_in_parts(call, batch[half:])]
 
 
-async def claim_apart(store: Store, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
+async def claim_in_parts(store: Store, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
     """Claim what can be claimed."""
-    parts = await do_apart(lambda part: store.claim(leases, part, until), ids)
-    return [task for answer in report_apart("claimed", parts) for task in answer]
+    parts = await call_in_parts(lambda part: store.claim(leases, part, until), ids)
+    return [task for answer in collect_answers("claimed", parts) for task in answer]
 
 
-def report_apart(done: str, parts: Sequence[tuple[Sequence[str], R | Exception]]) -> list[R]:
+def collect_answers(done: str, parts: Sequence[tuple[Sequence[str], R | Exception]]) -> list[R]:
     """Return the answers, and log what failed; if everything did, an error that is not ours is raised: the store's."""
     answers = [answer for _, answer in parts if not isinstance(answer, Exception)]
     for part, answer in parts:
