@@ -203,6 +203,13 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), target
 
 
+def test_files_that_are_named_in_the_architecture_exist() -> None:
+    named = set(re.findall(r"`([a-z_/]+\.py)`", (REPOSITORY / "docs" / "architecture.md").read_text()))
+    there = {f"/{path.relative_to(REPOSITORY).as_posix()}" for path in [REPOSITORY / "setup.py", *SOURCES]}
+    assert len(named) > 20
+    assert {name for name in named if not any(path.endswith(f"/{name}") for path in there)} == set()
+
+
 def test_the_readme_begins_with_two_commands() -> None:
     first = blocks(REPOSITORY / "README.md")[0]
     assert [command.split()[:2] for command in first.commands] == [["make", "run"], ["make", "test"]]
