@@ -6,12 +6,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import settings
+from msgspec.structs import replace
 
 from tickwheel.clock import VirtualClock
 from tickwheel.stores import Store, open_store
 from tickwheel.stores.memory import MemoryStore
+from tickwheel.tasks.record import Following, Status
+from tickwheel.testing.stores.legal import check
 from tickwheel.testing.stores.promises import check_against_reference
+from tickwheel.testing.stores.scenario import task
 
 FUZZING = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
 
@@ -19,6 +24,13 @@ FUZZING = os.environ.get("HYPOTHESIS_PROFILE") == "fuzz"
 def some(examples: int, steps: int) -> settings | None:
     """Say how many examples are enough where nothing is looked for."""
     return None if FUZZING else settings(max_examples=examples, stateful_step_count=steps)
+
+
+def test_a_running_task_may_be_replaced_twice_by_the_same_one() -> None:
+    series = task("a", status=Status.RUNNING, attempt=1, version=2, following=Following("replace", task("a")))
+    check(series, replace(series, version=3), anew=True)
+    with pytest.raises(AssertionError, match="running became running"):
+        check(series, replace(series, version=3), anew=False)
 
 
 def test_memory_keeps_the_promises() -> None:

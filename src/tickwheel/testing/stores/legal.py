@@ -196,7 +196,8 @@ def check(old: Task | None, new: Task | None, *, anew: bool) -> None:
         return
     marks = (new.cancel_requested, new.cancel_run_only, new.paused, new.following)
     marked = marks != (old.cancel_requested, old.cancel_run_only, old.paused, old.following)
-    asked = old.status is new.status is Status.RUNNING and marked
+    again = anew and new.following is not None  # replaced once more during its run, by the same
+    asked = old.status is new.status is Status.RUNNING and (marked or again)
     replaced = anew and old.status in ENDED
     used_up = old.status is Status.PENDING and new.status is Status.COMPLETED and 0 < new.times <= new.runs
     assert asked or replaced or used_up or new.status in LEGAL[old.status], f"{old.status} became {new.status}"
