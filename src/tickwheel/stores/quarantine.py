@@ -70,7 +70,7 @@ def check_columns(task: Task, columns: Columns) -> None:
         raise ValueError(f"it has the data of task {task.id!r:.300}")
     if columns.status not in (None, number):
         raise ValueError(f"its status is {task.listed_status} in its data, and number {columns.status} in its row")
-    for name, here, there in zip(Columns._fields, said, columns[:-1], strict=True):
+    for name, here, there in zip(Columns._fields[:-1], said, columns[:-1], strict=True):
         if name != "status" and there not in (None, here):
             raise ValueError(f"its {name} is {here!r:.300} in its data, and {there!r:.300} in its row")
 
