@@ -219,6 +219,30 @@ def test_a_series_resumed_and_paused_again_goes_on_when_the_clock_is_set_back(wo
     world.perform(story)
 
 
+def test_what_a_client_changed_by_a_clock_that_was_ahead_goes_on_when_a_node_starts(world: Steps) -> None:
+    async def story() -> None:
+        async with world.scheduler(run=False) as client:
+            for what in ("updated", "resumed", "asked for"):
+                await client.add("note", {"what": what}, every="2s", id=what)
+            await client.add("note", {"what": "tried again"}, id="tried again")
+            await client.cancel("tried again")
+            await client.pause("resumed")
+            world.clock.step_wall(HOUR * 10**9)
+            await client.amend("updated", every="3s")
+            await client.resume("resumed")
+            await client.run_now("asked for")
+            await client.retry("tried again")
+            world.clock.step_wall(-HOUR * 10**9)
+            await client.add("note", {"what": "meanwhile"}, delay="1d")
+        await world.begin()
+        await asyncio.sleep(4.5)
+        for what, times in (("updated", 1), ("resumed", 2), ("asked for", 2), ("tried again", 1)):
+            assert len(world.runs(what)) in (times, times + 1), what
+        await world.node.stop()
+
+    world.perform(story)
+
+
 @pytest.mark.parametrize("how", STARTS)
 def test_a_clock_that_is_set_forward_by_years_makes_no_burst_and_purges_nothing(world: Steps, how: str) -> None:
     async def story() -> None:

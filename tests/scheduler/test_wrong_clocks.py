@@ -59,6 +59,41 @@ def test_every_goes_on_after_a_crash_of_a_process_whose_clock_was_ahead(tmp_path
         assert scheduler.get("over").finished_at is not None
 
 
+CLIENT = """
+import sys
+from tickwheel.scheduler import Scheduler
+
+with Scheduler(sys.argv[1], run=False) as client:
+    client.amend("amended", every="1s")
+    client.resume("resumed")
+    client.run_now("asked for")
+    client.retry("tried again")
+"""
+
+
+def test_what_a_client_changed_whose_clock_was_ahead_goes_on(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    names = {"amended", "resumed", "asked for", "tried again"}
+    with Scheduler(url, run=False) as client:
+        for name in sorted(names):
+            client.add("note", {"name": name}, every="2s", id=name)
+        client.pause("resumed")
+        client.cancel("tried again")
+    subprocess.run([sys.executable, "-c", CLIENT, url], env={**os.environ, **clock_off_by(3600)}, check=True)
+    ran: set[str] = set()
+    over = threading.Event()
+    scheduler = Scheduler(url)
+
+    @scheduler.task("note")
+    async def note(name: str) -> None:
+        ran.add(name)
+        if ran == names:
+            over.set()
+
+    with scheduler:
+        assert over.wait(PATIENCE_S), f"{names - ran} wait for the hour that the clock was ahead"
+
+
 # -- nodes on a file where locks do not work
 
 NODE = """

@@ -254,7 +254,7 @@ def test_a_file_of_any_older_schema_is_brought_up_to_date(tmp_path: Path) -> Non
 
 
 DAMAGED_TABLES = {
-    "INSERT INTO changes VALUES (7)": "its table changes has 2 rows instead of one",
+    "INSERT INTO changes (number) VALUES (7)": "its table changes has 2 rows instead of one",
     "DELETE FROM changes": "its table changes has 0 rows instead of one",
     "DELETE FROM partitions": "its table partitions has no rows",
     "UPDATE partitions SET node = CAST(x'ff' AS TEXT) WHERE part = 3": "partitions has text that is not UTF-8",

@@ -233,6 +233,12 @@ class Store(Protocol):
     async def time(self) -> int:
         """Read the store's own clock, by which leases expire."""
 
+    async def changed_at(self) -> int:
+        """Return what the store's clock showed when tasks were added or changed, at the latest; 0 if that is not known.
+
+        If that is later than now, the clock was set back since. Where `local_clock`, a checkpoint begins it anew.
+        """
+
     # -- anyone
 
     async def add(self, tasks: Sequence[Task], on_conflict: OnConflict = "reject") -> list[Conflict]:

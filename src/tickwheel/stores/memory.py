@@ -86,6 +86,7 @@ class MemoryStore:
         self._last: dict[int, Lease] = {}  # of each partition, also when it was given back
         self._epochs = [0] * partitions
         self._checkpoints = [0] * partitions
+        self._changed_at = 0
         self._hints = Notifications()
         self._running_changes: Counter[int] = Counter()
         self._closed = False
@@ -98,6 +99,11 @@ class MemoryStore:
     async def time(self) -> int:
         """Read the clock it was given."""
         return self._open()
+
+    async def changed_at(self) -> int:
+        """Return when anything was changed last."""
+        self._open()
+        return self._changed_at
 
     def _open(self) -> int:
         if self._closed:
@@ -432,7 +438,7 @@ class MemoryStore:
         """Note that tasks were run until a moment, or kept waiting by the node."""
         validation.check_moment(moment)
         for lease in self._held(leases):
-            self._checkpoints[lease.partition] = moment
+            self._checkpoints[lease.partition] = self._changed_at = moment
 
     def changes(self, partitions: Sequence[int]) -> AsyncIterator[dict[int, Change]]:
         """Tell in which partitions something changes from now on."""
@@ -507,6 +513,7 @@ class MemoryStore:
                 self._running.pop(task.id, None)
             self._tasks[task.id] = task
         if hint:
+            self._changed_at = max(self._changed_at, self._now_ms())
             news = News.of(tasks)
             self._running_changes.update(partition for partition, change in news.items() if change.runs)
             self._hints.tell(news)

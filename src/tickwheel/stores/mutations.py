@@ -10,9 +10,9 @@ import msgspec
 
 from tickwheel.errors import InvalidTask, TaskFinished, TaskRunning, TaskUnreadable, UnknownTask
 from tickwheel.stores import validation
-from tickwheel.stores.contract import Conflict, OnConflict
+from tickwheel.stores.contract import Conflict, Filter, OnConflict, Page
 from tickwheel.tasks import transitions
-from tickwheel.tasks.record import ENDED, Task
+from tickwheel.tasks.record import ENDED, Task, UnreadableTask
 
 __all__ = ["Mutations", "Settled", "Step", "check_added", "check_move", "settle", "step_for"]
 
@@ -76,6 +76,14 @@ class Mutations(Protocol):
 
     async def time(self) -> int:
         """Read the store's own clock."""
+
+    async def query(self, wanted: Filter, cursor: str | None = None, limit: int = 100) -> Page:
+        """List tasks, page by page."""
+
+    async def changed_at(self) -> int:
+        """Return when the newest task was added: a server's clock is not the nodes', and seldom set."""
+        newest = (await self.query(Filter(), limit=1)).tasks
+        return max((task.created_at for task in newest if not isinstance(task, UnreadableTask)), default=0)
 
     async def _each(self, ids: Sequence[str], step: Step) -> list[Task | None]:
         """Take a step with each task that is there, and return how they are now."""

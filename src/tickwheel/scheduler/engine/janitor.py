@@ -161,9 +161,7 @@ class Janitor:
 
     async def _compare_clock(self, checkpoint: int) -> None:
         """See whether the clock was set back while nobody ran tasks: something was written later than now."""
-        newest = (await self._store.query(Filter(), limit=1)).tasks
-        added_at = max((task.created_at for task in newest if not isinstance(task, UnreadableTask)), default=0)
-        before = max(checkpoint, added_at)
+        before = max(checkpoint, await self._store.changed_at())
         if before > self._now() + transitions.STEP_MS:
             self._note_set_back(before)
 

@@ -156,7 +156,7 @@ class Writer(GroupCommit):
         )
         if self._touched:
             locks = [text_of(lock) for (lock,) in self._connection.execute(SQL["locks"])]
-            self._change = self._connection.execute(SQL["next_change"]).get, locks
+            self._change = self._connection.execute(SQL["next_change"], (self._now_ms(),)).get, locks
 
     def _announce(self) -> None:
         for act in self._on_commit:

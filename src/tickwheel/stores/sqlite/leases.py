@@ -206,3 +206,5 @@ def checkpoint(pen: Transaction, held: Sequence[Lease], moment: int) -> None:
     """Note how far owned partitions are."""
     ours = held_of(pen.connection, held, pen.renewals)
     pen.connection.executemany(SQL["checkpoint"], ((moment, part) for part in ours))
+    if ours:
+        pen.connection.execute(SQL["forget_changed_at"], (moment,))

@@ -147,6 +147,12 @@ def counts(connection: apsw.Connection) -> dict[Status, int]:
     return {status: counted.get(number, 0) for status, number in NUMBERS.items()}
 
 
+def changed_at(connection: apsw.Connection) -> int:
+    """Return when anything was changed last, by the clock of whoever changed it."""
+    [(moment,)] = connection.execute(SQL["changed_at"])
+    return int(moment)
+
+
 def is_past(connection: apsw.Connection, before: int) -> bool:
     """Tell whether a task or a run was over before a moment."""
     return bool(connection.execute(SQL["is_past"], {"before": before}).get)

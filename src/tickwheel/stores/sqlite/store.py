@@ -155,6 +155,10 @@ class SqliteStore:
             raise StoreClosed
         return self._now_ms()
 
+    async def changed_at(self) -> int:
+        """Return when anything was changed last, by any process."""
+        return await self._reads.call(reads.changed_at)
+
     # -- anyone
 
     async def add(self, tasks: Sequence[Task], on_conflict: OnConflict = "reject") -> list[Conflict]:

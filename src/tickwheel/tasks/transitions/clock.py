@@ -60,8 +60,6 @@ def _point_from_now(task: Task, due_at: int, now: int, before: int, passed_ms: i
     interval_ms = task.trigger.interval_ms
     if due_at <= now + interval_ms + STEP_MS:
         return None
-    if due_at > max(_chosen_at(task), before) + interval_ms:
-        return None
     passed_ms = min(interval_ms, passed_ms, max(before - _chosen_at(task), 0))
     return first_point_after(task, now - passed_ms)
 

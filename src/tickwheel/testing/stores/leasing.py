@@ -98,6 +98,23 @@ class Leasing(Opening):
         assert [lease.checkpoint for lease in await own(store, 0, 1, node="there")] == [5000, 0]
 
     @scenario
+    async def test_when_it_was_changed_is_remembered_though_the_clock_is_set_back(
+        self, store: LegalStore, clock: VirtualClock
+    ) -> None:
+        clock.advance(10)
+        ahead = await store.time()
+        await store.add([replace(task("ahead"), created_at=ahead)])
+        assert await store.changed_at() == ahead
+        if not store.local_clock:
+            return
+        await store.pause(["ahead"])
+        clock.step_wall(-5 * 10**9)
+        await store.resume(["ahead"])
+        assert await store.changed_at() == ahead
+        await store.checkpoint(await own(store, 0), ahead - 5_000)
+        assert await store.changed_at() == ahead - 5_000
+
+    @scenario
     async def test_a_stale_lease_can_do_nothing(self, store: LegalStore, clock: VirtualClock) -> None:
         leases, [running] = await start(store, task("ran"))
         await store.add([task("waits"), task("late")])

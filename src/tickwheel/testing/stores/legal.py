@@ -58,6 +58,10 @@ class LegalStore:
         """Read its clock."""
         return await self.store.time()
 
+    async def changed_at(self) -> int:
+        """Read when it was changed."""
+        return await self.store.changed_at()
+
     async def add(self, tasks: Sequence[Task], on_conflict: OnConflict = "reject") -> list[Conflict]:
         """Add, watched."""
         async with self._watched([task.id for task in tasks], anew=True):

@@ -115,7 +115,10 @@ UPDATE partitions SET expires_at = max(?, expires_at + 1), ttl_ms = ? WHERE part
 UPDATE partitions SET node = '', expires_at = 0 WHERE part = ?
 
 -- name: next_change
-UPDATE changes SET number = number + 1 RETURNING number
+UPDATE changes SET number = number + 1, changed_at = max(changed_at, ?) RETURNING number
+
+-- name: changed_at
+SELECT changed_at FROM changes
 
 -- name: last_change
 SELECT number FROM changes
@@ -125,6 +128,9 @@ SELECT CAST(lock AS BLOB) FROM nodes WHERE lock <> ''
 
 -- name: checkpoint
 UPDATE partitions SET checkpoint = ? WHERE part = ?
+
+-- name: forget_changed_at
+UPDATE changes SET changed_at = ?
 
 -- Whether it must not run twice is in the body alone: the name may be part of the arguments as well, which does no harm.
 -- name: due
