@@ -66,6 +66,18 @@ def test_what_is_due_at_a_moment_waits_for_the_wall_clock(task: Task) -> None:
     assert transitions.set_back(task, NOW, BEFORE) is task
 
 
+@pytest.mark.parametrize("delayed_by", [0, HOUR])
+def test_a_run_that_was_rescheduled_to_the_moment_it_had_waits_for_the_wall_clock(delayed_by: int) -> None:
+    moment = SECOND.run_at + delayed_by
+    series = replace(SECOND, run_at=moment, occurrence_at=moment, grid_at=moment if delayed_by else None)
+    rescheduled = transitions.reschedule(series, moment)
+    assert transitions.set_back(rescheduled, NOW, BEFORE) is rescheduled
+    resumed = transitions.resume(transitions.pause(rescheduled), NOW)
+    assert resumed.run_at == moment
+    running = transitions.claim(resumed, moment)
+    assert transitions.succeed(running, None, moment).task.run_at == moment + 1_000
+
+
 def test_a_retry_in_a_series_waits_as_long_as_it_would_have() -> None:
     task = replace(SECOND, run_at=BEFORE, occurrence_at=BEFORE, started_at=BEFORE)
     failed = transitions.snooze(task, 2_000, "", BEFORE).task

@@ -206,7 +206,7 @@ def reschedule(task: Task, run_at: int) -> Task:
         return replace(
             task, run_at=run_at, occurrence_at=occurrence_at, grid_at=grid_at, retry_at=None, version=version
         )
-    grid_at = anchor(task) if task.is_recurring and anchor(task) != run_at else None
+    grid_at = anchor(task) if task.is_recurring else None
     if task.next_at is not None or task.run_now_requested:
         return replace(task, next_at=run_at, grid_at=grid_at, version=version)
     return replace(task, run_at=run_at, occurrence_at=run_at, grid_at=grid_at, missed_until=None, version=version)
