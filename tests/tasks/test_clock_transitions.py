@@ -109,6 +109,24 @@ def test_a_series_goes_on_from_now_if_the_clock_is_set_back_during_its_run() -> 
     assert NOW < after.run_at <= NOW + 1_000
 
 
+@pytest.mark.parametrize("asked_for", [False, True])
+def test_what_is_to_follow_a_run_waits_for_it_though_the_claim_is_given_up(asked_for: bool) -> None:
+    """The clock is set back between the claim and the run, which is released with another time."""
+    waits = replace(ran(SECOND), attempt=1)
+    series = transitions.run_now(waits, BEFORE) if asked_for else waits
+    claimed = transitions.claim(series, series.run_at)
+    other = replace(waiting(args={"n": 1}), created_at=NOW)
+    replaced, _ = transitions.add(claimed, other, "replace")
+    assert replaced.following is not None
+    released = transitions.release(transitions.set_back(claimed, NOW))
+    assert (released.task.occurrence_at, released.task.next_at) != (claimed.occurrence_at, claimed.next_at)
+    after = transitions.finish(replaced, released.task, NOW, given_back=True)
+    assert (after.status, after.run_at, after.args) == (Status.PENDING, released.task.run_at, {})
+    assert after.following == replaced.following
+    over = transitions.succeed(transitions.claim(after, after.run_at), None, after.run_at).task
+    assert over.args == {"n": 1}
+
+
 def test_a_first_run_that_was_asked_for_is_kept_by_an_extra_run() -> None:
     delayed = replace(SECOND, run_at=BEFORE + HOUR, occurrence_at=BEFORE + HOUR, grid_at=BEFORE + HOUR)
     running = transitions.claim(transitions.run_now(delayed, BEFORE), BEFORE)

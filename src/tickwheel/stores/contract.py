@@ -128,6 +128,11 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run: Run | None = None
     skipped: Sequence[Run] = ()  # history rows of occurrences that are passed over besides, where the store keeps them
 
+    @property
+    def given_back(self) -> bool:
+        """Whether nothing came of the claim: the task did not run, and waits again."""
+        return self.run is None and self.task.status is Status.PENDING
+
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """Which tasks to list; what is not given does not matter."""

@@ -409,7 +409,9 @@ class MemoryStore:
             ours = ours and task is not None and transitions.may_finish(task, finish.task, finish.lease.partition)
             answers.append(ours)
             if ours and task is not None:
-                changed[task.id], rows[task.id] = transitions.conclude(task, finish.task, now, finish.skipped)
+                changed[task.id], rows[task.id] = transitions.conclude(
+                    task, finish.task, now, finish.skipped, given_back=finish.given_back
+                )
                 validation.encode(changed[task.id])
         self._change(changed.values(), hint=False)
         wanted = {finish.task.id: finish.task for finish in finishes}

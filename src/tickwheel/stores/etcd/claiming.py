@@ -97,7 +97,8 @@ class Claims:
                 chosen = self._finishable(finishes, places, there.get(task_id), good)
                 if chosen is not None:
                     each, kept = finishes[chosen], there[task_id]
-                    wanted.append(self._fenced(each.lease, kept, transitions.finish(kept.task, each.task, now), each))
+                    after = transitions.finish(kept.task, each.task, now, given_back=each.given_back)
+                    wanted.append(self._fenced(each.lease, kept, after, each))
                     numbers[task_id] = chosen
                 elif task_id not in there or there[task_id].task.status is not Status.RUNNING:
                     self._groups.end(task_id)  # by an earlier call, whose answer was lost

@@ -140,7 +140,7 @@ async def _finish_each(connection: Connection, finishes: Sequence[Finish], given
         )
         answers.append(ours)
         if ours and task is not None:
-            changed[task.id] = transitions.finish(task, each.task, now)
+            changed[task.id] = transitions.finish(task, each.task, now, given_back=each.given_back)
             if each.run is not None:
                 remembered.append(each)
     await place(connection, list(changed.values()))

@@ -173,7 +173,9 @@ async def _changed_since(shards: Shards, left: dict[int, Finish], now: int) -> d
             and each.task.id not in taken
             and transitions.may_finish(entry.task, each.task, each.lease.partition)
         ):
-            rows[number] = _row(each, entry.prefix, transitions.finish(entry.task, each.task, now))
+            rows[number] = _row(
+                each, entry.prefix, transitions.finish(entry.task, each.task, now, given_back=each.given_back)
+            )
             taken.add(each.task.id)
     return rows
 

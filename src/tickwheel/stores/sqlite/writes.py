@@ -250,7 +250,9 @@ class Transaction:
             if row is None or finish.task.id in changed or finish.task.id in others or not _is_this_run(row[1], finish):
                 ours[number] = False
             if row is not None and ours[number]:
-                after, skipped = transitions.conclude(row[1], finish.task, self._now, finish.skipped)
+                after, skipped = transitions.conclude(
+                    row[1], finish.task, self._now, finish.skipped, given_back=finish.given_back
+                )
                 written.append(replace(finish, skipped=skipped))
                 if transitions.was_merged(finish.task, after):
                     self.touched.see(after)  # its owner knows only what it wrote

@@ -73,9 +73,12 @@ def may_finish(there: Task, wanted: Task, partition: int) -> bool:
     return there.status is Status.RUNNING and same and there.partition == partition
 
 
-def finish(running: Task, wanted: Task, now: int, skipped: Sequence[Run] = ()) -> Task:
-    """Make of a running task what its owner wants; whether it is the owner's to change was found out before."""
-    return conclude(running, wanted, now, skipped)[0]
+def finish(running: Task, wanted: Task, now: int, skipped: Sequence[Run] = (), *, given_back: bool = False) -> Task:
+    """Make of a running task what its owner wants; whether it is the owner's to change was found out before.
+
+    One that is given back was claimed and did not run.
+    """
+    return conclude(running, wanted, now, skipped, given_back=given_back)[0]
 
 
 def depends_on_stored(wanted: Task) -> bool:
@@ -83,7 +86,9 @@ def depends_on_stored(wanted: Task) -> bool:
     return wanted.cancel_requested or wanted.following is not None
 
 
-def conclude(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tuple[Task, Sequence[Run]]:
+def conclude(
+    running: Task, wanted: Task, now: int, skipped: Sequence[Run], *, given_back: bool = False
+) -> tuple[Task, Sequence[Run]]:
     """Do the same, and return besides which skipped occurrences the history is to remember."""
     if isinstance(running, UnreadableTask):
         running = wanted  # what its owner had read is all there is
@@ -98,7 +103,7 @@ def conclude(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> t
             run_now_requested=wanted.run_now_requested and running.run_now_requested,
         )
     if running is not wanted or running.cancel_requested:
-        after, skipped = _merge(running, after, now, skipped)
+        after, skipped = _merge(running, after, now, skipped, given_back=given_back)
     ended = after.status in ENDED
     after = replace(
         after,
@@ -142,9 +147,11 @@ def _before(running: Task, wanted: Task) -> dict[str, Any]:
     return {**before, "missed_until": missed_until}
 
 
-def _merge(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tuple[Task, Sequence[Run]]:
+def _merge(
+    running: Task, wanted: Task, now: int, skipped: Sequence[Run], *, given_back: bool
+) -> tuple[Task, Sequence[Run]]:
     """Apply what was asked for during the run."""
-    over = wanted.status in ENDED or (wanted.occurrence_at, wanted.next_at) != (running.occurrence_at, running.next_at)
+    over = _is_over(running, wanted, given_back=given_back)
     cancelled = running.cancel_requested and not running.cancel_run_only
     if cancelled and running.following is None:  # otherwise it was debounced since then, and another run follows
         if wanted.status is Status.COMPLETED:
@@ -169,6 +176,14 @@ def _merge(running: Task, wanted: Task, now: int, skipped: Sequence[Run]) -> tup
             replace(wanted, **_before(running, wanted)), running.following, _result(wanted), wanted.reason, now
         )
     return wanted, skipped
+
+
+def _is_over(running: Task, wanted: Task, *, given_back: bool) -> bool:
+    """Tell whether the occurrence is over; one that is given back may be due sooner: the clock was set back."""
+    if wanted.status in ENDED:
+        return True
+    moved = (wanted.occurrence_at, wanted.next_at) != (running.occurrence_at, running.next_at)
+    return moved and not (given_back and wanted.occurrence_at <= running.occurrence_at)
 
 
 def _result(wanted: Task) -> Status:
