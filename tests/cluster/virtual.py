@@ -50,7 +50,8 @@ class Cluster(World):
         engine._ending = True
         for loop in engine._loops:
             loop.cancel()
-        engine._executor._waiting.clear()
+        for flight in engine._executor._flights.values():
+            flight.waits = False
         for job, run in engine._executor._workers._begun.items():
             job.tell = print  # which nobody of that node hears
             run.cancel()

@@ -43,7 +43,7 @@ from tickwheel.workers import Outcome, Workers
 __all__ = ["Executor"]
 
 UNSURE_NS: Final = 50_000_000  # between two checks whether the leases could be renewed
-BEGUN_MAX: Final = 128  # tasks in one step of the loop: some milliseconds
+BEGUN_MAX: Final = 64  # tasks in one step of the loop: a millisecond, and most are over before garbage is looked for
 APART_NS: Final = 2_000_000  # between two steps in which tasks begin: of many that come due, two milliseconds at once
 LATE_S: Final = 0.5  # after its time, before a claim is released: ten windows, for machines that are busy
 NO_WORKER: Final = "released before it began: no worker became free in time"
@@ -56,13 +56,14 @@ IN_DOUBT: Final = "released before it began: its claim may have been given up"
 class Flight:
     """A claimed task, from its claim until the store has its outcome; the gate that its run has to pass."""
 
-    __slots__ = ("_executor", "begun", "epoch", "heard", "pool", "refusal", "started_at", "task")
+    __slots__ = ("_executor", "begun", "epoch", "heard", "pool", "refusal", "started_at", "task", "waits")
 
     def __init__(self, executor: "Executor", task: Task, epoch: int, heard: int) -> None:
         self._executor = executor
         self.task = task  # as it was claimed
         self.epoch = epoch  # of the lease it was claimed under
         self.heard = heard  # how many changes of running tasks of its partition were known before it was read
+        self.waits = False  # for its due time
         self.pool: PoolName = "loop"  # where its handler runs, once that is known
         self.begun: Task | None = None  # as it begins, once it has a worker
         self.started_at: int | None = None  # when its handler was called
@@ -140,8 +141,7 @@ class Executor:
         self._events = events
         self._loop: asyncio.AbstractEventLoop | None = None
         self._flights: dict[str, Flight] = {}
-        self._waiting: dict[str, Task] = {}  # of these, those that wait for their due time
-        self._moments: dict[int, deque[Task]] = {}  # when they are due, or were found overdue
+        self._moments: dict[int, deque[Flight]] = {}  # when they are due, or were found overdue
         self._order: list[int] = []  # these moments, as a heap
         self._timer: asyncio.Handle | None = None  # for the first of them
         self._changed: list[Flight] = []  # that are due, and to be read again before they begin
@@ -167,8 +167,9 @@ class Executor:
         if not self._unbegun:
             return self.claimed
         once = Counter(self._unbegun.copy().values())
-        for task_id in self._waiting.keys() & self._unbegun.keys():
-            once[self._waiting[task_id].handler] -= 1  # it is counted as claimed
+        for task_id in self._flights.keys() & self._unbegun.keys():
+            flight = self._flights[task_id]
+            once[flight.task.handler] -= flight.waits  # it is counted as claimed
         return Counter(self.claimed) + once
 
     def tasks(self) -> Iterable[Task]:
@@ -195,12 +196,14 @@ class Executor:
 
     def remove(self, task_id: str) -> bool:
         """Forget a task whose outcome the store has accepted or rejected; False if it was not in flight."""
-        known = self._flights.pop(task_id, None) is not None
+        flight = self._flights.pop(task_id, None)
+        if flight is not None and flight.waits:
+            self._stop_waiting(flight)
         if self._unbegun:
             self._unbegun.pop(task_id, None)
         if not self._flights:
             self.idle.set()
-        return known
+        return flight is not None
 
     # -- begin
 
@@ -218,20 +221,23 @@ class Executor:
         last = now
         for flight in sorted(flights, key=_urgency):
             task = flight.task
-            moment = max(task.run_at, now)
+            known = self._flights.get(task.id)
+            if known is not None:  # it was lost, and is claimed again
+                self._stop_waiting(known)
             self._flights[task.id] = flight
             if task.at_most_once:
                 self._unbegun[task.id] = task.handler
-            self._waiting[task.id] = task
+            moment = max(now, task.run_at)
             if moment not in self._moments:
                 self._moments[moment] = deque()
                 heappush(self._order, moment)
-            self._moments[moment].append(task)
+                last = max(last, moment)
+            self._moments[moment].append(flight)
+            flight.waits = True
             self.claimed[task.handler] = self.claimed.get(task.handler, 0) + 1
-            self.launched += 1
-            last = max(last, moment)
         if not flights:
             return
+        self.launched += len(flights)
         self.idle.clear()
         if self._halted:
             self._release_waiting()
@@ -266,7 +272,7 @@ class Executor:
 
         What is changed meanwhile is read once more. If that goes on, or fails, the claims are given up: they are late.
         """
-        while flights := [flight for flight in flights if self._waiting.get(flight.task.id) is flight.task]:
+        while flights := [flight for flight in flights if flight.waits]:
             heard = dict(self._store.running_changes())
             for task in await self._store.get([flight.task.id for flight in flights]):
                 if task is not None and task.cancel_requested:
@@ -280,11 +286,11 @@ class Executor:
         try:
             changes = self._store.running_changes()
             for flight in flights:
-                task, known = flight.task, heard.get(flight.task.partition, 0)
-                if self._waiting.get(task.id) is task and changes.get(task.partition, 0) == known:
-                    self._stop_waiting(task.id)
+                partition = flight.task.partition
+                known = heard.get(partition, 0)
+                if flight.waits and changes.get(partition, 0) == known:
                     flight.heard = known
-                    self._begin(task)
+                    self._begin(flight)
         finally:
             self._beginning = False
 
@@ -306,31 +312,35 @@ class Executor:
                 self._timer = loop.call_soon(self._begin_due)
                 return
             self._begun_ns = now_ns
-            tasks = self._moments[self._order[0]]
-            while tasks and left:
-                task = tasks.popleft()
-                if self._waiting.get(task.id) is not task:  # withdrawn, or claimed again since
+            flights = self._moments[self._order[0]]
+            while flights and left:
+                flight = flights.popleft()
+                if not flight.waits:  # withdrawn, or claimed again since
                     continue
                 left -= 1
-                flight = self._flights[task.id]
-                if flight.heard != heard.get(task.partition, 0):
-                    self._changed.append(flight)
+                if flight.heard == heard.get(flight.task.partition, 0):
+                    self._begin(flight)
                 else:
-                    self._stop_waiting(task.id)
-                    self._begin(task)
-            if not tasks:
+                    self._changed.append(flight)
+            if not flights:
                 del self._moments[heappop(self._order)]
 
-    def _stop_waiting(self, task_id: str) -> Task | None:
-        task = self._waiting.pop(task_id, None)
-        if task is not None:
-            self.claimed[task.handler] -= 1
-            if not self.claimed[task.handler]:
-                del self.claimed[task.handler]
-        return task
+    def _stop_waiting(self, flight: Flight) -> bool:
+        """Take a task out of those that wait for their due time; False if it is none of them."""
+        if not flight.waits:
+            return False
+        flight.waits = False
+        handler = flight.task.handler
+        left = self.claimed[handler] - 1
+        if left:
+            self.claimed[handler] = left
+        else:
+            del self.claimed[handler]
+        return True
 
-    def _begin(self, task: Task) -> None:
-        flight = self._flights[task.id]
+    def _begin(self, flight: Flight) -> None:
+        self._stop_waiting(flight)
+        task = flight.task
         try:
             handler = self._registry.find(task.handler)
             flight.pool = handler.runs_in
@@ -345,16 +355,17 @@ class Executor:
 
     def _on_outcome(self, task: Task, outcome: Outcome) -> None:
         flight = self._flights.get(task.id)
-        if isinstance(outcome.error, RunNotBegun) and not outcome.raised:
+        error = None if outcome.raised else outcome.error  # of the workers
+        if isinstance(error, RunNotBegun):
             self._completer.check_clock()
             if self._completer.begin(task, self._completer.now()) is not None:  # it has not expired
                 self._completer.release(task, NOT_VALID if flight is None else flight.refusal)
             return
         if flight is not None:
-            if flight.started_at is None and isinstance(outcome.error, RunCancelled) and not outcome.raised:
-                self._cancel_before_begin(task, outcome.error)
+            if flight.started_at is None and isinstance(error, RunCancelled):
+                self._cancel_before_begin(task, error)
                 return
-            if not isinstance(outcome.error, WorkerNotStarted) or outcome.raised:  # it is as it was claimed otherwise
+            if not isinstance(error, WorkerNotStarted):  # it is as it was claimed otherwise
                 task = flight.begun or task
             if task.started_at != flight.started_at:
                 task = replace(task, started_at=flight.started_at)
@@ -420,7 +431,7 @@ class Executor:
         flight = self._flights.get(task_id)
         if flight is None:
             return None
-        return flight.task if self._stop_waiting(task_id) or self._workers.withdraw(task_id) else None
+        return flight.task if self._stop_waiting(flight) or self._workers.withdraw(task_id) else None
 
     # -- end
 
@@ -431,10 +442,9 @@ class Executor:
         self._workers.halt()
 
     def _release_waiting(self) -> None:
-        for task_id in list(self._waiting):
-            task = self._stop_waiting(task_id)
-            assert task is not None
-            self._completer.release(task, STOPPED)
+        for flight in list(self._flights.values()):
+            if self._stop_waiting(flight):
+                self._completer.release(flight.task, STOPPED)
 
     async def close(self) -> None:
         """Stop what runs and release what waits; their outcomes are the completer's to write."""

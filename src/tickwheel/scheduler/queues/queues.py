@@ -13,6 +13,8 @@ from heapq import nsmallest
 from random import Random
 from typing import Final, cast
 
+from msgspec.structs import replace
+
 from tickwheel.clock import Clock
 from tickwheel.cluster import Ownership
 from tickwheel.errors import TooManyLeases
@@ -210,7 +212,7 @@ class Queues:
             if task.queue != queue:
                 self._put_back(task, "it was claimed for a queue that it is not in any more")
             elif (begun := self._completer.begin(task, now)) is not None:
-                messages.append(self.leases.hold(begun, lease_ms))
+                messages.append(self.leases.hold(replace(begun, started_at=now), lease_ms))
         return messages
 
     def _unclaim(self, claim: asyncio.Task[list[Message]]) -> None:

@@ -60,7 +60,8 @@ class Ended(NamedTuple):
 def begin(task: Task, now: int, owned_since: int = 0) -> Task | Ended:
     """Return a claimed task as it begins to run, or what becomes of it if it must not.
 
-    `owned_since` is when its node took over its partition: what was due before that was missed.
+    `owned_since` is when its node took over its partition: what was due before that was missed. When its handler is
+    called is for the caller to note, in `started_at`.
     """
     if task.expires_at is not None and has_expired(task, now):
         return expire(task, now)
@@ -71,7 +72,7 @@ def begin(task: Task, now: int, owned_since: int = 0) -> Task | Ended:
             return ended
         if task.is_recurring:
             task = replace(task, missed_until=missed_until)
-    return replace(task, started_at=now, interrupted=False)
+    return replace(task, interrupted=False) if task.interrupted else task
 
 
 def succeed(task: Task, result: object, now: int) -> Ended:
