@@ -73,7 +73,7 @@ def adding(when: Callable[[Task, str], bool], instead: Callable[[Task, Task, str
 
 def concluding(change: Callable[[Task, Task], tuple[Task, Task]]) -> Callable[[Right], Right]:
     """Let an outcome be merged with a task as it is not."""
-    return lambda right: lambda running, wanted, now, rows: right(*change(running, wanted), now, rows)
+    return lambda right: lambda run, wanted, now, rows, **how: right(*change(run, wanted), now, rows, **how)
 
 
 def unpaused(there: Task, new: Task, how: str, right: Right) -> Any:
@@ -88,7 +88,7 @@ MUTANTS: dict[str, tuple[str, Callable[[Right], Right]]] = {
         concluding(lambda run, end: (replace(run, cancel_requested=False), end)),
     ),
     "an update during a run is lost": ("conclude", concluding(lambda run, end: (replace(run, following=None), end))),
-    "skipped occurrences are not remembered": ("conclude", lambda right: lambda *given: (right(*given)[0], ())),
+    "skipped occurrences are not remembered": ("conclude", lambda right: lambda *run, **how: (right(*run, **how)[0], ())),
     "an outcome is written twice": (
         "may_finish",
         lambda _: lambda there, wanted, _: there.attempt == wanted.attempt,
