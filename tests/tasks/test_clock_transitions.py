@@ -143,8 +143,10 @@ def test_a_retry_is_not_made_early_by_a_second_step() -> None:
     task = replace(SECOND, run_at=BEFORE, occurrence_at=BEFORE, started_at=BEFORE)
     once = transitions.set_back(transitions.snooze(task, 3_000, "", BEFORE).task, NOW)
     twice = transitions.set_back(once, NOW - HOUR + 500, NOW + 500)
-    assert twice.run_at == NOW - HOUR + 3_000
+    assert twice.run_at == NOW - HOUR + 500 + 3_000, "counted from now, as after the first step"
     assert transitions.set_back(once, NOW + 100, BEFORE) is once, "there was no other step"
+    further = transitions.set_back(once, NOW - HOUR + 500, BEFORE + HOUR)
+    assert further.run_at == NOW - HOUR + 3_500, "whatever the clock had shown at its worst"
 
 
 def test_a_retry_that_waits_for_its_moment_already_is_not_written_again() -> None:

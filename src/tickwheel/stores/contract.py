@@ -241,7 +241,8 @@ class Store(Protocol):
     async def changed_at(self) -> int:
         """Return what the store's clock showed when tasks were added or changed, at the latest; 0 if that is not known.
 
-        If that is later than now, the clock was set back since. Where `local_clock`, a checkpoint begins it anew.
+        If that is later than now, the clock was set back since. Where `local_clock`, a checkpoint by a clock that was
+        set back begins it anew; the checkpoints of all other partitions become what it was.
         """
 
     # -- anyone

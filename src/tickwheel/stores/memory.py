@@ -439,7 +439,10 @@ class MemoryStore:
     async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
         """Note that tasks were run until a moment, or kept waiting by the node."""
         validation.check_moment(moment)
-        for lease in self._held(leases):
+        held = self._held(leases)
+        if held and moment < self._changed_at:  # the clock was set back, as the next owners of the others have to see
+            self._checkpoints = [max(checkpoint, self._changed_at) for checkpoint in self._checkpoints]
+        for lease in held:
             self._checkpoints[lease.partition] = self._changed_at = moment
 
     def changes(self, partitions: Sequence[int]) -> AsyncIterator[dict[int, Change]]:

@@ -205,6 +205,7 @@ def release(pen: Transaction, held: Sequence[Lease], locks: NodeLocks) -> list[s
 def checkpoint(pen: Transaction, held: Sequence[Lease], moment: int) -> None:
     """Note how far owned partitions are."""
     ours = held_of(pen.connection, held, pen.renewals)
-    pen.connection.executemany(SQL["checkpoint"], ((moment, part) for part in ours))
     if ours:
+        pen.connection.execute(SQL["keep_changed_at"], (moment,))
+        pen.connection.executemany(SQL["checkpoint"], ((moment, part) for part in ours))
         pen.connection.execute(SQL["forget_changed_at"], (moment,))

@@ -42,6 +42,7 @@ def claim(task: Task, now: int) -> Task:
         attempt=task.attempt + 1,
         started_at=now,
         version=task.version + 1,
+        corrected_at=None,
         reason=None,
         reason_code=None,
     )

@@ -39,11 +39,10 @@ def set_back(task: Task, now: int, before: int = 0) -> Task:
     if task.retry_at == task.run_at:  # it was asked for now, too, and by a clock that was ahead
         return replace(task, run_at=now, occurrence_at=now, retry_at=now, grid_at=point_used_up(task, now))
     if task.has_begun or task.run_at > task.occurrence_at:
-        chosen_at = _chosen_at(task)
         if task.interrupted:
             chosen_at = task.run_at  # to be run again at once
-        elif chosen_at > task.run_at:  # it was corrected after an earlier step, by a clock that was less far ahead
-            chosen_at = before if task.run_at > before else now
+        else:
+            chosen_at = _chosen_at(task) if task.corrected_at is None else task.corrected_at
         return _shorten_wait(task, now, chosen_at - now)
     point = _point_from_now(task, task.run_at, now, before, NOTICED_MS)
     return task if point is None else replace(task, run_at=point, occurrence_at=point, missed_until=None)
@@ -70,7 +69,7 @@ def _shorten_wait(task: Task, now: int, ahead_ms: int) -> Task:
         return task
     earliest = now if isinstance(task.trigger, Every) else max(now, task.occurrence_at)
     run_at = max(task.run_at - ahead_ms, earliest)
-    return replace(task, run_at=run_at) if run_at < task.run_at else task
+    return replace(task, run_at=run_at, corrected_at=now) if run_at < task.run_at else task
 
 
 def _chosen_at(task: Task) -> int:

@@ -91,11 +91,12 @@ class Leasing(Opening):
     async def test_a_checkpoint_is_remembered_by_the_next_owner(self, store: LegalStore, clock: VirtualClock) -> None:
         leases = await own(store, 0, 1)
         assert [lease.checkpoint for lease in leases] == [0, 0]
-        await store.checkpoint(leases[:1], 5000)
-        assert [lease.checkpoint for lease in await store.renew(leases, TTL_MS)] == [5000, 0]
+        moment = await store.time() + 5000
+        await store.checkpoint(leases[:1], moment)
+        assert [lease.checkpoint for lease in await store.renew(leases, TTL_MS)] == [moment, 0]
         await store.release(leases[:1] if store.timed_leases else leases)
         clock.advance(10)
-        assert [lease.checkpoint for lease in await own(store, 0, 1, node="there")] == [5000, 0]
+        assert [lease.checkpoint for lease in await own(store, 0, 1, node="there")] == [moment, 0]
 
     @scenario
     async def test_when_it_was_changed_is_remembered_though_the_clock_is_set_back(
@@ -111,8 +112,11 @@ class Leasing(Opening):
         clock.step_wall(-5 * 10**9)
         await store.resume(["ahead"])
         assert await store.changed_at() == ahead
-        await store.checkpoint(await own(store, 0), ahead - 5_000)
+        leases = await own(store, 0, 1)
+        await store.checkpoint(leases[:1], ahead - 5_000)
         assert await store.changed_at() == ahead - 5_000
+        # What is in the other partition was not looked at yet.
+        assert [lease.checkpoint for lease in await store.renew(leases, TTL_MS)] == [ahead - 5_000, ahead]
 
     @scenario
     async def test_a_stale_lease_can_do_nothing(self, store: LegalStore, clock: VirtualClock) -> None:

@@ -65,8 +65,9 @@ class Meeting(Opening):
             (6, "there", 1),
         ]
         assert {lease.expires_at for lease in listed} == {late[0].expires_at, soon[0].expires_at}
-        await store.checkpoint(soon, 5000)
-        assert [lease.checkpoint for lease in await store.leases()] == [0, 5000, 0]
+        moment = await store.time() + 5000
+        await store.checkpoint(soon, moment)
+        assert [lease.checkpoint for lease in await store.leases()] == [0, moment, 0]
         await store.release([lease for lease in late if lease.partition == 2])
         assert [lease.partition for lease in await store.leases()] == [4, 6]
         await lapse(store, clock, soon) if not store.timed_leases else clock.advance_ns(TTL_MS * 1_000_000)

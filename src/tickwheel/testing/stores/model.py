@@ -218,7 +218,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), moment=moments)
     def checkpoint(self, data: st.DataObject, moment: int) -> None:
-        pairs = self.some_leases(data)
+        pairs, moment = self.some_leases(data), now_of(self.clock) + moment
         self.both(lambda store, which: store.checkpoint(self.of(which, pairs), moment))
 
     @rule(chosen=id_lists, now=moments)

@@ -129,6 +129,10 @@ SELECT CAST(lock AS BLOB) FROM nodes WHERE lock <> ''
 -- name: checkpoint
 UPDATE partitions SET checkpoint = ? WHERE part = ?
 
+-- The clock was set back, as the next owners of other partitions have to see.
+-- name: keep_changed_at
+UPDATE partitions SET checkpoint = changed_at FROM changes WHERE ? < changed_at AND checkpoint < changed_at
+
 -- name: forget_changed_at
 UPDATE changes SET changed_at = ?
 
