@@ -68,8 +68,8 @@ class Node:
 class Flight:
     """A claimed task, as far as it got."""
 
-    def __init__(self, node: Node, epoch: int, ns: int) -> None:
-        self.node, self.epoch, self.ns = node, epoch, ns
+    def __init__(self, node: Node, epoch: int, ns: int, timeout_ms: int) -> None:
+        self.node, self.epoch, self.ns, self.timeout_ms = node, epoch, ns, timeout_ms
         self.begun = False
         self.stopped = False  # it was cancelled while it ran
         self.word: str | None = None  # what its handler came to
@@ -136,7 +136,7 @@ class Witness:
         self.note(what)
         if flight is None or flight.node is not node:
             self.complain(f"{what}, which has not claimed it")
-            return Flight(node, 0, 0)
+            return Flight(node, 0, 0, 0)
         if flight.begun:
             self.complain(f"{what}, for the second time")
         flight.begun, flight.began_ns = True, self.clock.monotonic_ns()
@@ -213,7 +213,8 @@ class Witness:
             told = not node.deaf and getattr(self.store, "tells", True)
             if not modelled.claim(max(until - AHEAD_MS, self.now) if modelled.at_most_once and told else until):
                 self.complain(f"{task.id!r} was claimed, which is {modelled.listed}, due at {modelled.due_at}")
-            self.flights[task.id, task.attempt] = Flight(node, epochs[task.partition], self.clock.monotonic_ns())
+            claimed_ns = self.clock.monotonic_ns()
+            self.flights[task.id, task.attempt] = Flight(node, epochs[task.partition], claimed_ns, task.timeout_ms)
 
     def finished(self, node: Node, finish: Finish, accepted: bool, there: Task | None, runs: list[Run]) -> None:
         name, attempt = finish.task.id, finish.task.attempt
@@ -291,7 +292,7 @@ class Witness:
             yield "stopped", lambda model, now: model.stop(now)
         if node.stopping:
             yield "interrupted", lambda model, now: model.interrupt(now)
-        if self.clock.monotonic_ns() - flight.began_ns >= finish.task.timeout_ms * 1_000_000:
+        if self.clock.monotonic_ns() - flight.began_ns >= flight.timeout_ms * 1_000_000:
             yield "timed out", OUTCOMES["raised"]
 
     # -- compare
