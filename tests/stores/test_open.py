@@ -173,7 +173,7 @@ def write(path: Path, *statements: str) -> None:
     [
         (["PRAGMA application_id = 1196444487"], "application_id is 0x47504b47"),  # of GeoPackage; no table yet
         (["CREATE TABLE tasks (id)", "PRAGMA user_version = 2"], "lacks the tables 'counts', 'nodes', 'partitions'"),
-        (["CREATE TABLE tasks (id)", "PRAGMA user_version = 9"], "has the table 'tasks'"),
+        (["CREATE TABLE tasks (id)", "PRAGMA user_version = 1000"], "has the table 'tasks'"),
         (["CREATE TABLE tasks (id)", "PRAGMA user_version = -1"], "has the table 'tasks'"),
         (["CREATE VIEW songs AS SELECT 1"], "has the table 'songs'"),
         (["PRAGMA journal_mode = wal", "CREATE TABLE songs (title)"], "has the table 'songs'"),

@@ -26,11 +26,11 @@ def some(examples: int, steps: int) -> settings | None:
     return None if FUZZING else settings(max_examples=examples, stateful_step_count=steps)
 
 
-def test_a_running_task_may_be_replaced_twice_by_the_same_one() -> None:
+def test_a_running_task_may_be_replaced_or_updated_twice_by_the_same_one() -> None:
     series = task("a", status=Status.RUNNING, attempt=1, version=2, following=Following("replace", task("a")))
-    check(series, replace(series, version=3), anew=True)
+    check(series, replace(series, version=3), left=True)
     with pytest.raises(AssertionError, match="running became running"):
-        check(series, replace(series, version=3), anew=False)
+        check(series, replace(series, version=3))
 
 
 def test_memory_keeps_the_promises() -> None:

@@ -232,3 +232,17 @@ def test_a_series_that_was_retried_and_paused_goes_on_within_an_interval_after_a
     assert transitions.set_back(corrected, NOW, BEFORE + 1_000) is corrected
     after = transitions.succeed(transitions.claim(corrected, NOW), None, NOW + 10).task
     assert after.run_at == NOW + 800, "the grid is as it was"
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+def test_an_update_of_arguments_alone_leaves_a_series_where_it_was_resumed(updates: int) -> None:
+    """Its claim was given back after the update, and it was paused and resumed before it was claimed again."""
+    task, args = transitions.claim(replace(SECOND, run_at=NOW, occurrence_at=NOW), NOW), {"n": 1}
+    for moment in (NOW, NOW + 10_000)[:updates]:
+        wanted = replace(task, args=args) if task.following is None else replace(task.following.task, args=args)
+        updated = transitions.update(task, replace(wanted, version=task.version), moment)
+        given_back = transitions.finish(updated, transitions.release(task).task, moment, given_back=True)
+        resumed = transitions.resume(transitions.pause(given_back), moment + 10_000)
+        task = transitions.claim(resumed, resumed.run_at)
+    after = transitions.finish(task, transitions.succeed(task, None, task.run_at).task, task.run_at)
+    assert (after.args, after.run_at) == (args, task.run_at + 1_000)

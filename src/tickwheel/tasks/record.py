@@ -188,11 +188,12 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
         return f"{self.id}@{self.occurrence_at}"
 
 
-class Following(msgspec.Struct, frozen=True, gc=False):
+class Following(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A change of a running task that takes effect when the present occurrence is over."""
 
     how: Literal["update", "replace", "debounce"]
     task: Task  # as it is to be; `attempt`, `version` and what its runs left do not matter
+    keeps_time: bool = False  # an update that leaves the times of a series alone, wherever it stands by then
 
 
 class UnreadableTask(Task, frozen=True, kw_only=True, gc=False, omit_defaults=True):

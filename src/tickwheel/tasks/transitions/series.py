@@ -46,6 +46,9 @@ PIECE: Final = 64  # times of a calendar that are read at once: what is read in 
 # The latest times of calendars until some moment, for series that make up for missed runs; and since when they are all.
 RECENT: Final[dict[tuple[Trigger, int, int], tuple[int, list[int]]]] = {}
 
+# Where a series stands.
+PLACE: Final = ("run_at", "occurrence_at", "grid_at", "next_at", "missed_until", "runs")
+
 # What a new occurrence begins with.
 FRESH: Final[dict[str, Any]] = {
     "failures": 0,
@@ -292,10 +295,8 @@ def take_over(
         consecutive_failures=task.consecutive_failures,
         reason=reason,
     )
-    if new.occurrence_at == task.occurrence_at and new.trigger == task.trigger:  # its time was not changed
-        return continue_series(
-            replace(new, grid_at=task.grid_at, next_at=task.next_at, runs=task.runs), status, reason, now
-        )
+    if following.keeps_time or (new.occurrence_at == task.occurrence_at and new.trigger == task.trigger):
+        return continue_series(replace(new, **{name: getattr(task, name) for name in PLACE}), status, reason, now)
     if is_used_up(new, runs):
         return end_task(new, status, runs, reason, now), []
     return replace(new, status=Status.PENDING, finished_at=None, **FRESH), []

@@ -230,7 +230,9 @@ def update(there: Task, wanted: Task, now: int) -> Task:
             "replace" if there.following is not None and there.following.how == "replace" else "update"
         )
         task = replace(wanted, status=Status.PENDING, version=0, attempt=0, following=None, cancel_requested=False)
-        return replace(there, following=Following(how, task), version=there.version + 1)
+        before = there.following.task if there.following is not None and there.following.keeps_time else there
+        keeps_time = (wanted.trigger, wanted.occurrence_at) == (before.trigger, before.occurrence_at)
+        return replace(there, following=Following(how, task, keeps_time), version=there.version + 1)
     after = replace(
         wanted,
         partition=there.partition,

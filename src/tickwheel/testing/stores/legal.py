@@ -42,13 +42,13 @@ class LegalStore:
         return self.store.finish_by_epoch
 
     @asynccontextmanager
-    async def _watched(self, ids: Sequence[str], *, anew: bool = False) -> AsyncIterator[None]:
+    async def _watched(self, ids: Sequence[str], *, anew: bool = False, left: bool = False) -> AsyncIterator[None]:
         before = await self.store.get(ids)
         try:
             yield
         finally:  # what was refused has to be legal, too: nothing at all
             for old, new in zip(before, await self.store.get(ids), strict=True):
-                check(old, new, anew=anew)
+                check(old, new, anew=anew, left=anew or left)
 
     async def close(self) -> None:
         """Close it."""
@@ -99,7 +99,7 @@ class LegalStore:
 
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Amend, watched."""
-        async with self._watched([task.id for task in tasks]):
+        async with self._watched([task.id for task in tasks], left=True):
             return await self.store.amend(tasks)
 
     async def remove(self, ids: Sequence[str]) -> list[Task | None]:
@@ -190,8 +190,11 @@ class LegalStore:
         return self.store.running_changes()
 
 
-def check(old: Task | None, new: Task | None, *, anew: bool) -> None:
-    """Assert that one task may have become the other; `anew` if it may be another one by the same id."""
+def check(old: Task | None, new: Task | None, *, anew: bool = False, left: bool = False) -> None:
+    """Assert that one task may have become the other.
+
+    It may be another one by the same id if `anew`, and have been left the same change for after its run if `left`.
+    """
     if old == new:
         return
     assert new is not None, f"{old} went away"
@@ -200,7 +203,7 @@ def check(old: Task | None, new: Task | None, *, anew: bool) -> None:
         return
     marks = (new.cancel_requested, new.cancel_run_only, new.paused, new.following)
     marked = marks != (old.cancel_requested, old.cancel_run_only, old.paused, old.following)
-    again = anew and new.following is not None  # replaced once more during its run, by the same
+    again = left and new.following is not None
     asked = old.status is new.status is Status.RUNNING and (marked or again)
     replaced = anew and old.status in ENDED
     used_up = old.status is Status.PENDING and new.status is Status.COMPLETED and 0 < new.times <= new.runs
