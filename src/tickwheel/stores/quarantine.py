@@ -59,18 +59,17 @@ def read_row(body: bytes | str, columns: Columns, claimed_at: int | None = None)
 
 def check_columns(task: Task, columns: Columns) -> None:
     """Raise `ValueError` if a row says something else than its data: it would be looked for where it is not."""
-    number = NUMBERS[task.listed_status]
-    attempt = None if columns.attempt is None else task.attempt
-    said = (task.id, number, task.partition, task.run_at, task.priority, task.version, task.handler, attempt)
+    number = LISTED.index(task.listed_status)  # most wait, and are found at once
+    said = (task.id, number, task.partition, task.run_at, task.priority, task.version, task.handler)
+    if columns[:-2] == said and columns.attempt is None and columns.finished_at is None:
+        return
     if columns.finished_at is not None and task.status not in ENDED:
         raise ValueError(f"its status is {task.status} in its data, and it is over by its row")
-    if columns[:-1] == said:
-        return
     if columns.id != task.id:
         raise ValueError(f"it has the data of task {task.id!r:.300}")
     if columns.status not in (None, number):
         raise ValueError(f"its status is {task.listed_status} in its data, and number {columns.status} in its row")
-    for name, here, there in zip(Columns._fields[:-1], said, columns[:-1], strict=True):
+    for name, here, there in zip(Columns._fields[:-1], (*said, task.attempt), columns[:-1], strict=True):
         if name != "status" and there not in (None, here):
             raise ValueError(f"its {name} is {here!r:.300} in its data, and {there!r:.300} in its row")
 

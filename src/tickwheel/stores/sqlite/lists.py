@@ -81,9 +81,9 @@ def rows(
     elif wanted.status is not None:
         name = "list_by_status"
     statement = SQL[name if wanted.order == "due" else f"{name}_{wanted.order}"]
-    for number, *row in connection.execute(statement, bindings):
-        task = task_of(*row)
-        yield (number, task.id), task
+    for row in connection.execute(statement, bindings):
+        task = task_of(row)
+        yield (row[0], task.id), task
 
 
 def beyond(prefix: str) -> str | bytes:

@@ -44,6 +44,10 @@ READABLE: Final = {
     for name in ("due", "overdue", "overdue_ranked")
 }
 
+# The same tasks, whatever their text is.
+LOAD_BYTES: Final = SQL["load"].replace(" id,", " CAST(id AS BLOB),").replace(" handler,", " CAST(handler AS BLOB),")
+
+RUNNING: Final = NUMBERS[Status.RUNNING]
 PRIORITY_MAX: Final = 2**31  # above every one
 LAST_ID: Final = "\U0010ffff"  # after every id
 PASSED_MAX: Final = 10_000  # rows that are looked at in one call, where some are left out: some milliseconds
@@ -54,26 +58,18 @@ _decode_run = msgspec.json.Decoder(Run).decode
 _attempt = attrgetter("attempt")
 
 
-def task_of(
-    body: bytes,
-    task_id: bytes,
-    handler: bytes,
-    status: int,
-    part: int,
-    run_at: int,
-    priority: int,
-    version: int,
-    finished_at: int | None,
-) -> Task:
-    """Read a task from its row, whose text comes as bytes: it may have been written by anything, and be no UTF-8."""
-    return read_row(
-        body,
-        Columns(text_of(task_id), status, part, run_at, priority, version, text_of(handler), None, finished_at),
-    )
+def task_of(row: tuple[Any, ...]) -> Task:
+    """Read a task from its row, whose text may come as bytes: it may have been written by anything, and be no UTF-8."""
+    columns = Columns._make(row[3:])
+    if type(columns.id) is bytes or type(columns.handler) is bytes:
+        columns = columns._replace(id=text_of(columns.id), handler=text_of(columns.handler))
+    return read_row(row[1], columns, row[2] if columns.status == RUNNING else None)
 
 
-def text_of(written: bytes) -> str:
+def text_of(written: bytes | str) -> str:
     """Return text as it is in a file, or as it is shown if it cannot be read."""
+    if isinstance(written, str):
+        return written
     try:
         return written.decode()
     except UnicodeDecodeError:
@@ -115,9 +111,13 @@ def get(connection: apsw.Connection, ids: Sequence[str]) -> list[Task | None]:
 def load(connection: apsw.Connection, ids: Sequence[str]) -> dict[str, Row]:
     """Read those tasks that are there."""
     found = {}
-    for serial, *row in connection.execute(SQL["load"], (listed(ids),)):
-        task = task_of(*row)
-        found[task.id] = serial, task
+    try:
+        rows = list(connection.execute(SQL["load"], (listed(ids),)))
+    except UnicodeDecodeError:
+        rows = list(connection.execute(LOAD_BYTES, (listed(ids),)))
+    for row in rows:
+        task = task_of(row)
+        found[task.id] = row[0], task
     for task_id in ids:
         if "\\x" in task_id and task_id not in found and (row := _misspelled(connection, task_id)) is not None:
             found[task_id] = row
@@ -128,8 +128,8 @@ def _misspelled(connection: apsw.Connection, task_id: str) -> Row | None:
     """Read a task whose id is no UTF-8 by the id it is shown with."""
     written = re.sub(rb"\\x([0-9a-f]{2})", lambda byte: bytes.fromhex(byte[1].decode()), task_id.encode())
     if not is_text(written):
-        for serial, *row in connection.execute(SQL["load_misspelled"], (written,)):
-            return serial, task_of(*row)
+        for row in connection.execute(SQL["load_misspelled"], (written,)):
+            return row[0], task_of(row)
     return None
 
 
@@ -257,7 +257,7 @@ def orphans(
     passed: list[UnreadableTask] = []
     for serial in left:
         [row] = connection.execute(SQL["load_running"], (serial,))
-        task = task_of(*row)
+        task = task_of(row)
         if isinstance(task, UnreadableTask):
             passed.append(task)
             continue

@@ -17,7 +17,7 @@ from tickwheel.stores.contract import Conflict, Finish, Lease, OnConflict
 from tickwheel.stores.mutations import settle, step_for
 from tickwheel.stores.notifications import News
 from tickwheel.stores.quarantine import NUMBERS
-from tickwheel.stores.sqlite.reads import Row, finishable, held_of, last_runs, load
+from tickwheel.stores.sqlite.reads import Row, finishable, held_of, last_runs, listed, load
 from tickwheel.stores.sqlite.renewals import Renewals
 from tickwheel.stores.sqlite.statements import SQL
 from tickwheel.tasks import transitions
@@ -195,20 +195,16 @@ class Transaction:
         passed = [task for _, task in there.values() if isinstance(task, UnreadableTask)]
         for task in passed:
             del there[task.id]
-        claimed = [
-            (serial, transitions.claim(task, until))
-            for serial, task in map(there.__getitem__, filter(there.__contains__, dict.fromkeys(ids)))
-            if transitions.may_claim(task, until) and task.partition in held
-        ]
-        self._connection.executemany(
-            SQL["claim"],
-            (
-                (task.version, held[task.partition][0].epoch, validation.encode(task), serial)
-                for serial, task in claimed
-            ),
-        )
+        claimed = list[Task]()
+        serials = dict[int, list[int]]()  # by the epoch they are claimed under
+        for serial, task in map(there.__getitem__, filter(there.__contains__, dict.fromkeys(ids))):
+            if transitions.may_claim(task, until) and task.partition in held:
+                claimed.append(transitions.claim(task, until))
+                serials.setdefault(held[task.partition][0].epoch, []).append(serial)
+        for epoch, group in serials.items():
+            self._connection.execute(SQL["claim"], (epoch, until, listed(group)))
         self._count(Status.PENDING, Status.RUNNING, len(claimed))
-        return [task for _, task in claimed], passed
+        return claimed, passed
 
     def move(self, leases: Sequence[Lease], ids: Sequence[str], partition: int) -> list[str]:
         """Move pending tasks to another partition; return which."""

@@ -1,10 +1,11 @@
--- Text is read as bytes wherever a row must come, whatever was written into it.
+-- A row is its serial, or what else it is listed by, its body, when it was claimed, and the fields of `Columns`. Text is
+-- read as bytes wherever a row must come, whatever was written into it.
 -- name: load
-SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT serial, body, claimed_at, id, status, part, run_at, priority, version, handler, NULL, finished_at
 FROM tasks WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: load_misspelled
-SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT serial, body, claimed_at, CAST(id AS BLOB), status, part, run_at, priority, version, CAST(handler AS BLOB), NULL, finished_at
 FROM tasks WHERE id = CAST(? AS TEXT)
 
 -- name: insert
@@ -24,8 +25,10 @@ WHERE serial = ?
 -- name: change
 UPDATE tasks SET status = ?, run_at = ?, version = ?, finished_at = ?, body = ? WHERE serial = ?
 
+-- All that are claimed under one epoch in one statement: that is half the work of one for each.
 -- name: claim
-UPDATE tasks SET status = 2, version = ?, epoch = ?, body = ? WHERE serial = ?
+UPDATE tasks SET status = 2, version = version + 1, epoch = ?, claimed_at = ?
+WHERE serial IN (SELECT value FROM json_each(?))
 
 -- name: move
 UPDATE tasks SET part = ?, version = ?, body = ? WHERE serial = ?
@@ -176,7 +179,7 @@ SELECT max(priority) FROM tasks INDEXED BY tasks_ranked WHERE status = 0 AND pri
 SELECT part, epoch, serial FROM tasks WHERE status = 2 ORDER BY serial
 
 -- name: load_running
-SELECT body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT serial, body, claimed_at, CAST(id AS BLOB), status, part, run_at, priority, version, CAST(handler AS BLOB), NULL, finished_at
 FROM tasks WHERE serial = ?
 
 -- The lease under which a row is claimed, if that is the last one of its partition.
@@ -185,49 +188,49 @@ SELECT part, epoch, expires_at, ttl_ms FROM tasks JOIN partitions USING (part, e
 
 -- What is pending, by time: all of it is in the index.
 -- name: list_due
-SELECT run_at, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT run_at, body, claimed_at, CAST(id AS BLOB), status, part, run_at, priority, version, CAST(handler AS BLOB), NULL, finished_at
 FROM tasks INDEXED BY tasks_due
 WHERE status = 0 AND (run_at, id) > (:after, :after_id) AND run_at > :due_after AND run_at < :due_before
 ORDER BY run_at, id LIMIT :limit
 
 -- name: list_all_newest
-SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT serial, body, claimed_at, CAST(id AS BLOB), status, part, run_at, priority, version, CAST(handler AS BLOB), NULL, finished_at
 FROM tasks WHERE serial < :after ORDER BY serial DESC LIMIT :limit
 
 -- name: list_all_oldest
-SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT serial, body, claimed_at, CAST(id AS BLOB), status, part, run_at, priority, version, CAST(handler AS BLOB), NULL, finished_at
 FROM tasks WHERE serial > :after ORDER BY serial LIMIT :limit
 
 -- name: list_by_status_newest
-SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT serial, body, claimed_at, CAST(id AS BLOB), status, part, run_at, priority, version, CAST(handler AS BLOB), NULL, finished_at
 FROM tasks WHERE status = :status AND serial < :after ORDER BY serial DESC LIMIT :limit
 
 -- name: list_by_status_oldest
-SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT serial, body, claimed_at, CAST(id AS BLOB), status, part, run_at, priority, version, CAST(handler AS BLOB), NULL, finished_at
 FROM tasks WHERE status = :status AND serial > :after ORDER BY serial LIMIT :limit
 
 -- name: list_by_handler_newest
-SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT serial, body, claimed_at, CAST(id AS BLOB), status, part, run_at, priority, version, CAST(handler AS BLOB), NULL, finished_at
 FROM tasks
 WHERE handler = :handler AND serial < :after AND (:status IS NULL OR +status = :status)
 ORDER BY serial DESC LIMIT :limit
 
 -- name: list_by_handler_oldest
-SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT serial, body, claimed_at, CAST(id AS BLOB), status, part, run_at, priority, version, CAST(handler AS BLOB), NULL, finished_at
 FROM tasks
 WHERE handler = :handler AND serial > :after AND (:status IS NULL OR +status = :status)
 ORDER BY serial LIMIT :limit
 
 -- A plus keeps an index from being used: here the ids are what narrows the search.
 -- name: list_by_prefix_newest
-SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT serial, body, claimed_at, CAST(id AS BLOB), status, part, run_at, priority, version, CAST(handler AS BLOB), NULL, finished_at
 FROM tasks
 WHERE id >= :low AND id < :high AND +serial < :after
   AND (:status IS NULL OR +status = :status) AND (:handler IS NULL OR +handler = :handler)
 ORDER BY +serial DESC LIMIT :limit
 
 -- name: list_by_prefix_oldest
-SELECT serial, body, CAST(id AS BLOB), CAST(handler AS BLOB), status, part, run_at, priority, version, finished_at
+SELECT serial, body, claimed_at, CAST(id AS BLOB), status, part, run_at, priority, version, CAST(handler AS BLOB), NULL, finished_at
 FROM tasks
 WHERE id >= :low AND id < :high AND +serial > :after
   AND (:status IS NULL OR +status = :status) AND (:handler IS NULL OR +handler = :handler)
