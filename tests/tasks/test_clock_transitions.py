@@ -149,6 +149,18 @@ def test_a_retry_is_not_made_early_by_a_second_step() -> None:
     assert further.run_at == NOW - HOUR + 3_500, "whatever the clock had shown at its worst"
 
 
+def test_a_retry_keeps_its_wait_though_it_was_claimed_by_a_clock_that_was_ahead() -> None:
+    """The claim says nothing of when the wait was chosen: it did not begin."""
+    task = replace(SECOND, run_at=NOW, occurrence_at=NOW, created_at=NOW - 1_000, started_at=NOW)
+    waits = transitions.snooze(task, 3_000, "", NOW).task
+    claimed = transitions.claim(waits, BEFORE)
+    assert transitions.release(transitions.set_back(claimed, NOW + 100, BEFORE)).task.run_at == NOW + 3_000
+    again = transitions.claim(transitions.release(claimed).task, BEFORE + 500)
+    assert transitions.set_back(again, NOW + 100, BEFORE).run_at == NOW + 3_000, "also after a second claim"
+    tried = transitions.snooze(claimed, 3_000, "", BEFORE).task
+    assert transitions.set_back(tried, NOW + 100, BEFORE).run_at == NOW + 3_100, "what has begun chose anew"
+
+
 def test_a_retry_that_waits_for_its_moment_already_is_not_written_again() -> None:
     task = replace(waiting(), run_at=BEFORE, occurrence_at=BEFORE, started_at=BEFORE)
     failed = transitions.interrupt(task, NOW).task

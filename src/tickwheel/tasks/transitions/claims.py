@@ -36,13 +36,16 @@ def may_claim(task: Task, until: int) -> bool:
 
 def claim(task: Task, now: int) -> Task:
     """Let a pending task run."""
+    timed_at = task.timed_at
+    if timed_at is None and task.started_at is not None and task.has_begun:
+        timed_at = task.started_at
     return replace(
         task,
         status=Status.RUNNING,
         attempt=task.attempt + 1,
         started_at=now,
         version=task.version + 1,
-        corrected_at=None,
+        timed_at=timed_at,
         reason=None,
         reason_code=None,
     )

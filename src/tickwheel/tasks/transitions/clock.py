@@ -39,10 +39,7 @@ def set_back(task: Task, now: int, before: int = 0) -> Task:
     if task.retry_at == task.run_at:  # it was asked for now, too, and by a clock that was ahead
         return replace(task, run_at=now, occurrence_at=now, retry_at=now, grid_at=point_used_up(task, now))
     if task.has_begun or task.run_at > task.occurrence_at:
-        if task.interrupted:
-            chosen_at = task.run_at  # to be run again at once
-        else:
-            chosen_at = _chosen_at(task) if task.corrected_at is None else task.corrected_at
+        chosen_at = task.run_at if task.interrupted else _chosen_at(task)  # to be run again at once
         return _shorten_wait(task, now, chosen_at - now)
     point = _point_from_now(task, task.run_at, now, before, NOTICED_MS)
     return task if point is None else replace(task, run_at=point, occurrence_at=point, missed_until=None)
@@ -69,11 +66,13 @@ def _shorten_wait(task: Task, now: int, ahead_ms: int) -> Task:
         return task
     earliest = now if isinstance(task.trigger, Every) else max(now, task.occurrence_at)
     run_at = max(task.run_at - ahead_ms, earliest)
-    return replace(task, run_at=run_at, corrected_at=now) if run_at < task.run_at else task
+    return replace(task, run_at=run_at, timed_at=now) if run_at < task.run_at else task
 
 
 def _chosen_at(task: Task) -> int:
     """Return when its time was chosen, at the earliest: when it was added, begun, or ran last."""
+    if task.timed_at is not None:
+        return task.timed_at
     ran_at = 0 if task.last_run is None else task.last_run.finished_at
     began_at = max(task.started_at or 0, ran_at)
     return began_at if task.has_begun and began_at else max(task.created_at, began_at)

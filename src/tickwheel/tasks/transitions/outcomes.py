@@ -219,6 +219,7 @@ def _again(task: Task, outcome: RunStatus, run_at: int, reason: str, now: int, w
         run_at=run_at,
         reason=reason,
         retry_at=None,
+        timed_at=None,
         run_now_requested=requested,
         started_at=None if task.started_at is None else run.started_at,
     )

@@ -58,6 +58,7 @@ FRESH: Final[dict[str, Any]] = {
     "next_at": None,
     "grid_at": None,
     "retry_at": None,
+    "timed_at": None,
     "run_now_requested": False,
 }
 
