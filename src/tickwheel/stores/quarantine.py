@@ -13,7 +13,7 @@ stays as it is, and nothing about it is written down.
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -45,32 +45,39 @@ class Columns(NamedTuple):
     finished_at: int | None = None
 
 
-def read_row(body: bytes | str, columns: Columns, claimed_at: int | None = None) -> Task:
-    """Read a task, or what can be said of it; some stores write down apart from it that and when it was claimed."""
+def read_row(body: bytes | str, columns: Columns | tuple[Any, ...], claimed_at: int | None = None) -> Task:
+    """Read a task, or what can be said of it; some stores write down apart from it that and when it was claimed.
+
+    The columns may be given as any tuple of theirs.
+    """
     try:
         task = validation.decode(body)
         if claimed_at is not None and task.status is not Status.RUNNING:
             task = claim(task, claimed_at)
-        check_columns(task, columns)
+        attempt, finished_at = columns[7:]
+        number = LISTED.index(task.listed_status)  # most wait, and are found at once
+        said = (
+            task.id, number, task.partition, task.run_at, task.priority, task.version, task.handler,
+            attempt if attempt is None else task.attempt, finished_at,
+        )  # fmt: skip
+        if said != columns or (finished_at is not None and task.status not in ENDED):
+            check_columns(task, number, Columns(*columns))
     except (ValueError, RecursionError) as error:
-        return unreadable(body, error, columns, claimed=claimed_at is not None)
+        return unreadable(body, error, Columns(*columns), claimed=claimed_at is not None)
     return task
 
 
-def check_columns(task: Task, columns: Columns) -> None:
+def check_columns(task: Task, number: int, columns: Columns) -> None:
     """Raise `ValueError` if a row says something else than its data: it would be looked for where it is not."""
-    number = LISTED.index(task.listed_status)  # most wait, and are found at once
-    said = (task.id, number, task.partition, task.run_at, task.priority, task.version, task.handler)
-    if columns[:-2] == said and columns.attempt is None and columns.finished_at is None:
-        return
     if columns.finished_at is not None and task.status not in ENDED:
         raise ValueError(f"its status is {task.status} in its data, and it is over by its row")
     if columns.id != task.id:
         raise ValueError(f"it has the data of task {task.id!r:.300}")
     if columns.status not in (None, number):
         raise ValueError(f"its status is {task.listed_status} in its data, and number {columns.status} in its row")
-    for name, here, there in zip(Columns._fields[:-1], (*said, task.attempt), columns[:-1], strict=True):
-        if name != "status" and there not in (None, here):
+    for name in ("partition", "run_at", "priority", "version", "handler", "attempt"):
+        here, there = getattr(task, name), getattr(columns, name)
+        if there not in (None, here):
             raise ValueError(f"its {name} is {here!r:.300} in its data, and {there!r:.300} in its row")
 
 

@@ -59,6 +59,7 @@ REASON_CHARS_MAX: Final = 1_000  # of why a task is cancelled: a sentence, with 
 BATCH_MAX: Final = 10_000  # tasks; a transaction of a fifth of a second or so
 COUNT_ROWS_MAX: Final = 1_000_000  # that a caller may have counted one by one: a second or so
 MEASURED_BYTES: Final = PAYLOAD_BYTES_MAX // 8  # others may write numbers in a quarter of the bytes that we do
+SHORT_BYTES: Final = 2 * DEPTH_MAX  # of a body that has no room for more containers within each other
 
 WAYS: Final[tuple[str, ...]] = get_args(OnConflict)
 
@@ -182,11 +183,12 @@ def decode(body: bytes | str) -> Task:
     """
     task = _decoder.decode(body)
     _check_steps(task)
-    raw = body.encode() if isinstance(body, str) else body
-    if len(raw) > MEASURED_BYTES:
-        check_payloads(task)
-    if raw.count(b"[") + raw.count(b"{") > DEPTH_MAX:  # fewer cannot be within each other too deep
-        _check_depth(task)
+    if len(body) > SHORT_BYTES:
+        raw = body.encode() if isinstance(body, str) else body
+        if len(raw) > MEASURED_BYTES:
+            check_payloads(task)
+        if raw.count(b"[") + raw.count(b"{") > DEPTH_MAX:  # fewer cannot be within each other too deep
+            _check_depth(task)
     if task.status is Status.PAUSED:
         return replace(task, status=Status.PENDING, paused=True)
     return task

@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from tickwheel.stores.contract import Due, Finish, Lease, Rank
-from tickwheel.stores.quarantine import NUMBERS, Columns, read_row
+from tickwheel.stores.quarantine import NUMBERS, read_row
 from tickwheel.stores.sqlite.connection import is_text
 from tickwheel.stores.sqlite.renewals import Renewals
 from tickwheel.stores.sqlite.statements import SQL
@@ -60,10 +60,10 @@ _attempt = attrgetter("attempt")
 
 def task_of(row: tuple[Any, ...]) -> Task:
     """Read a task from its row, whose text may come as bytes: it may have been written by anything, and be no UTF-8."""
-    columns = Columns._make(row[3:])
-    if type(columns.id) is bytes or type(columns.handler) is bytes:
-        columns = columns._replace(id=text_of(columns.id), handler=text_of(columns.handler))
-    return read_row(row[1], columns, row[2] if columns.status == RUNNING else None)
+    columns = row[3:]
+    if type(row[3]) is bytes or type(row[9]) is bytes:
+        columns = (text_of(row[3]), *row[4:9], text_of(row[9]), *row[10:])
+    return read_row(row[1], columns, row[2] if row[4] == RUNNING else None)
 
 
 def text_of(written: bytes | str) -> str:

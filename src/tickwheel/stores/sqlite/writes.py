@@ -193,8 +193,8 @@ class Transaction:
         held = held_of(self._connection, leases, self.renewals)
         there = load(self._connection, ids)
         passed = [task for _, task in there.values() if isinstance(task, UnreadableTask)]
-        for task in passed:
-            del there[task.id]
+        for unreadable in passed:
+            del there[unreadable.id]
         claimed = list[Task]()
         serials = dict[int, list[int]]()  # by the epoch they are claimed under
         for serial, task in map(there.__getitem__, filter(there.__contains__, dict.fromkeys(ids))):
