@@ -88,7 +88,10 @@ MUTANTS: dict[str, tuple[str, Callable[[Right], Right]]] = {
         concluding(lambda run, end: (replace(run, cancel_requested=False), end)),
     ),
     "an update during a run is lost": ("conclude", concluding(lambda run, end: (replace(run, following=None), end))),
-    "skipped occurrences are not remembered": ("conclude", lambda right: lambda *run, **how: (right(*run, **how)[0], ())),
+    "skipped occurrences are not remembered": (
+        "conclude",
+        lambda right: lambda *run, **how: (right(*run, **how)[0], ()),
+    ),
     "an outcome is written twice": (
         "may_finish",
         lambda _: lambda there, wanted, _: there.attempt == wanted.attempt,
