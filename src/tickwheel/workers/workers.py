@@ -160,7 +160,9 @@ class Workers:
 
         A gate is asked before it begins, and may refuse.
         """
-        loop = self._check_home()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._check_home()
         if self._halted:
             raise WorkersClosed
         name = handler.runs_in

@@ -73,10 +73,10 @@ class Flight:
         """Decide whether it may begin, now that a worker is free; if not, settle it."""
         executor, task = self._executor, self.task
         completer, ownership = executor._completer, executor._ownership
-        waited = not executor._beginning
+        waited, now = not executor._beginning, executor._begun_ns // 1_000_000
         if waited:  # for a worker: the clock may have been set meanwhile
             completer.check_clock()
-        now = executor._clock.time_ns() // 1_000_000
+            now = completer.now()
         if not ownership.covers(task.partition, self.epoch):
             if ownership.of(task.partition) is None:
                 completer.drop_lost(task)
@@ -282,7 +282,7 @@ class Executor:
     def _begin_read(self, flights: Iterable[Flight], heard: Mapping[int, int]) -> None:
         """Begin those in whose partitions nothing was changed since they were read, and that still wait."""
         self._completer.check_clock()
-        self._beginning = True
+        self._beginning, self._begun_ns = True, self._clock.time_ns()
         try:
             changes = self._store.running_changes()
             for flight in flights:

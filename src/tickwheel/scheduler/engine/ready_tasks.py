@@ -4,9 +4,12 @@ orders.cancel   (9, 12:00:01, a)  (0, 12:00:00, b)          priority, due time, 
 mail.send       (0, 11:59:58, c)  (0, 11:59:59, d)
 """
 
-from collections.abc import Callable, Collection
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator
 from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush, heapreplace, nlargest, nsmallest
+from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from tickwheel.stores.contract import Due
@@ -14,7 +17,7 @@ from tickwheel.stores.contract import Due
 __all__ = ["ReadyTasks"]
 
 Place = tuple[int, int, str, int, Due]  # lower comes first; an id may be there again, with another number
-Lane = tuple[str, bool]  # a handler, and whether these run at most once
+Kind = tuple[str, bool]  # a handler, and whether these run at most once
 
 SHARED: Final = 50_000  # entries, divided among the handlers; some 400 bytes each
 SHARE_MAX: Final = 20_000  # of one handler: two seconds of work, if it is quick
@@ -22,9 +25,54 @@ SHARE_MIN: Final = 500
 SLACK: Final = 1_000  # entries more than that, before some are left out: that takes some milliseconds
 GONE_MIN: Final = 64  # fewer entries that were dropped are not worth sweeping
 
+_handler = attrgetter("handler")
+
+
+class Lane:
+    """The tasks of one handler, best first: most come in order and cost one comparison, the others wait in a heap.
+
+    in order    (0, 12:00:00, b)  (0, 12:00:02, e)
+    late        (9, 12:00:01, a)                            it came after b
+    """
+
+    __slots__ = ("_late", "_ordered")
+
+    def __init__(self) -> None:
+        self._ordered: deque[Place] = deque()
+        self._late: list[Place] = []
+
+    def __iter__(self) -> Iterator[Place]:
+        return chain(self._ordered, self._late)
+
+    def add(self, place: Place) -> None:
+        """Put in a place."""
+        if not self._ordered or self._ordered[-1] < place:
+            self._ordered.append(place)
+        else:
+            heappush(self._late, place)
+
+    def first(self) -> Place | None:
+        """Return the best; None if there is none."""
+        if self._late and (not self._ordered or self._late[0] < self._ordered[0]):
+            return self._late[0]
+        return self._ordered[0] if self._ordered else None
+
+    def drop_first(self, first: Place) -> None:
+        """Take out the best."""
+        if self._ordered and self._ordered[0] is first:
+            self._ordered.popleft()
+        else:
+            heappop(self._late)
+
+    def sweep(self, keeps: Callable[[Place], bool]) -> None:
+        """Keep some."""
+        self._ordered = deque(filter(keeps, self._ordered))
+        self._late = list(filter(keeps, self._late))
+        heapify(self._late)
+
 
 class ReadyTasks:
-    """Entries of tasks that are due, one heap for each handler.
+    """Entries of tasks that are due, in a lane for each handler.
 
     `take` chooses the best of all handlers that can begin one; the tasks of a handler that is at its limit, or whose
     pool is full, wait without being in the way of others:
@@ -33,13 +81,13 @@ class ReadyTasks:
 
     A handler has a bounded share. Of one that has more, the best are here, and the rest is in the store alone: nothing
     that ranks behind what was left out is entered, until the handler is `wanting` and its tasks are read again.
-    Tasks that may run at most once have heaps of their own: they are claimed for a worker that is free, no others.
+    Tasks that may run at most once have lanes of their own: they are claimed for a worker that is free, no others.
     """
 
     def __init__(self, shared: int = SHARED) -> None:
         self._shared = shared
         self.share = SHARE_MAX  # how many entries a handler may have
-        self._heaps: dict[Lane, list[Place]] = {}
+        self._lanes: dict[Kind, Lane] = {}
         self._entries: dict[str, Due] = {}  # an entry that is not in here was dropped, or replaced
         self._counts: dict[str, int] = {}  # entries by handler
         self._left_out: dict[str, Place] = {}  # by handler, the best of what is in the store alone
@@ -77,9 +125,8 @@ class ReadyTasks:
 
     def _trim(self, handler: str) -> None:
         """Keep the best of a handler that has more than its share."""
-        heaps = [self._heaps.get((handler, once), []) for once in (False, True)]
-        places = [place for heap in heaps for place in heap if self._entries.get(place[2]) is place[4]]
-        # A heap has its best at the front: backwards, most are found to be better than the worst at once.
+        places = [place for place in self._places_of(handler) if self._is_here(place)]
+        # A lane has its best at the front: backwards, most are found to be better than the worst at once.
         worst = nlargest(len(places) - self.share, reversed(places))
         for place in worst:
             self.drop(place[2])
@@ -95,28 +142,27 @@ class ReadyTasks:
             if known == due:
                 return
             self.drop(due.id)
-        place = self._place(due)
-        first_out = self._left_out.get(due.handler)
-        if first_out is not None and place[:3] >= first_out[:3]:
+        handler, place = due.handler, self._place(due)
+        if self._left_out and handler in self._left_out and place[:3] >= self._left_out[handler][:3]:
             return
-        count = self._counts.get(due.handler, 0) + 1
-        last = self._last.get(due.handler)
+        count = self._counts.get(handler, 0) + 1
+        last = self._last.get(handler)
         if last is None or place > last:
             if count > self.share:
                 self.leave_out(due)
                 return
-            self._last[due.handler] = place
+            self._last[handler] = place
         self._entries[due.id] = due
-        self._counts[due.handler] = count
+        self._counts[handler] = count
         if count == 1:
             self._divide()
-        lane = (due.handler, due.at_most_once)
-        heap = self._heaps.get(lane)
-        if heap is None:
-            heap = self._heaps[lane] = []
-        heappush(heap, place)
+        kind = (handler, due.at_most_once)
+        lane = self._lanes.get(kind)
+        if lane is None:
+            lane = self._lanes[kind] = Lane()
+        lane.add(place)
         if count > self.share + SLACK:
-            self._trim(due.handler)
+            self._trim(handler)
 
     def _place(self, due: Due) -> Place:
         self.came += 1
@@ -126,13 +172,13 @@ class ReadyTasks:
         """Take a task out, if it is there."""
         due = self._entries.pop(task_id, None)
         if due is not None:
-            self._count_down(due.handler)
+            self._count_down(due.handler, 1)
             self._gone += 1
             if self._gone > max(GONE_MIN, len(self._entries)):
                 self._sweep()
 
-    def _count_down(self, handler: str) -> None:
-        count = self._counts[handler] - 1
+    def _count_down(self, handler: str, tasks: int) -> None:
+        count = self._counts[handler] - tasks
         self._counts[handler] = count
         if handler in self._left_out and count <= self.share // 2:
             self.wanting.add(handler)
@@ -156,30 +202,30 @@ class ReadyTasks:
         `admits_at_once` does so for tasks that may run at most once.
         """
         once_admits = admits_at_once or admits
-        heads: list[tuple[Place, Lane]] = []
-        for lane in list(self._heaps):
-            head = self._head(lane)
+        heads: list[tuple[Place, Kind]] = []
+        for kind in list(self._lanes):
+            head = self._head(kind)
             if head is not None:
-                heads.append((head, lane))
+                heads.append((head, kind))
         heapify(heads)
         taken: list[Due] = []
         while heads and len(taken) < limit:
-            place, lane = heads[0]
-            if not (once_admits if lane[1] else admits)(lane[0]):
+            place, kind = heads[0]
+            if not (once_admits if kind[1] else admits)(kind[0]):
                 heappop(heads)
                 continue
-            heappop(self._heaps[lane])
-            due = place[4]
-            del self._entries[due.id]
-            self._count_down(due.handler)
-            taken.append(due)
-            head = self._head(lane)
+            self._lanes[kind].drop_first(place)
+            del self._entries[place[2]]
+            taken.append(place[4])
+            head = self._head(kind)
             if head is None:
                 heappop(heads)
             elif len(heads) == 1:
-                heads[0] = (head, lane)
+                heads[0] = (head, kind)
             else:
-                heapreplace(heads, (head, lane))
+                heapreplace(heads, (head, kind))
+        for handler, tasks in Counter(map(_handler, taken)).items():
+            self._count_down(handler, tasks)
         return taken
 
     def handlers(self) -> Collection[str]:
@@ -188,9 +234,7 @@ class ReadyTasks:
 
     def best(self, handler: str, limit: int) -> list[Due]:
         """Return the best entries of a handler, at most so many; they stay."""
-        lanes = ((handler, False), (handler, True))
-        places = (place for lane in lanes for place in self._heaps.get(lane, ()))
-        return [due for *_, due in nsmallest(limit, (each for each in places if self._entries.get(each[2]) is each[4]))]
+        return [due for *_, due in nsmallest(limit, filter(self._is_here, self._places_of(handler)))]
 
     def ids(self) -> AbstractSet[str]:
         """Return the ids of all entries."""
@@ -200,23 +244,29 @@ class ReadyTasks:
         """Return since when the oldest entry has been due; None if there is none."""
         return min((due.run_at for due in self._entries.values()), default=None)
 
-    def _head(self, lane: Lane) -> Place | None:
-        """Return the best entry of a heap that is still here."""
-        heap = self._heaps[lane]
-        while heap:
-            if self._entries.get(heap[0][2]) is heap[0][4]:
-                return heap[0]
-            heappop(heap)
+    def _places_of(self, handler: str) -> Iterator[Place]:
+        """Return the places of a handler, with those of entries that were dropped."""
+        return chain.from_iterable(self._lanes.get((handler, once), ()) for once in (False, True))
+
+    def _is_here(self, place: Place) -> bool:
+        return self._entries.get(place[2]) is place[4]
+
+    def _head(self, kind: Kind) -> Place | None:
+        """Return the best entry of a lane that is still here."""
+        lane, entries = self._lanes[kind], self._entries
+        while (place := lane.first()) is not None:
+            if entries.get(place[2]) is place[4]:
+                return place
+            lane.drop_first(place)
             self._gone -= 1
-        del self._heaps[lane]
+        del self._lanes[kind]
         return None
 
     def _sweep(self) -> None:
-        for lane, heap in list(self._heaps.items()):
-            heap[:] = [place for place in heap if self._entries.get(place[2]) is place[4]]
-            heapify(heap)
-            if not heap:
-                del self._heaps[lane]
+        for kind, lane in list(self._lanes.items()):
+            lane.sweep(self._is_here)
+            if lane.first() is None:
+                del self._lanes[kind]
         self._gone = 0
 
     def __contains__(self, task_id: str) -> bool:
