@@ -264,7 +264,7 @@ class Witness:
         elif not flight.stopped:
             yield flight.word, OUTCOMES[flight.word]
         else:
-            yield from self.stopped(node, flight, modelled, finish)
+            yield from self.stopped(node, flight, modelled)
 
     def unbegun(self, node: Node, modelled: Modelled, finish: Finish) -> Iterator[tuple[str, Step]]:
         """List what may become of a task whose handler was not called."""
@@ -284,7 +284,7 @@ class Witness:
             yield "cancelled before it began", lambda model, now: model.end("cancelled", now, None)
             yield "cancelled as it began", lambda model, now: model.stop(now)
 
-    def stopped(self, node: Node, flight: Flight, modelled: Modelled, finish: Finish) -> Iterator[tuple[str, Step]]:
+    def stopped(self, node: Node, flight: Flight, modelled: Modelled) -> Iterator[tuple[str, Step]]:
         """List what may become of a run that was cancelled on its loop; for whom, it cannot know."""
         if flight.word == "returned":
             yield flight.word, OUTCOMES[flight.word]
