@@ -6,7 +6,7 @@ from functools import partial
 
 from tickwheel.workers.contract import End, Job, Outcome
 from tickwheel.workers.forks import FORKS, end
-from tickwheel.workers.results import returned
+from tickwheel.workers.results import NOTHING, returned
 
 __all__ = ["LoopPool"]
 
@@ -53,7 +53,7 @@ async def run(job: Job, end_run: End) -> None:
         return
     if FORKS.get() != forked:
         end()
-    end_run(job, returned(job.handler.name, job.task.id, result))
+    end_run(job, NOTHING if result is None else returned(job.handler.name, job.task.id, result))
 
 
 def end_unbegun(job: Job, end_run: End, _: Future[None]) -> None:

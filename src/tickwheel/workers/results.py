@@ -12,7 +12,10 @@ from tickwheel.errors import ForgottenCoroutine, InvalidResult, ResultTooLarge, 
 from tickwheel.tasks.fields import json_value
 from tickwheel.workers.contract import Outcome
 
-__all__ = ["RESULT_BYTES_MAX", "describe", "encode", "name_of", "passable", "plain", "returned", "settle", "words_of"]
+__all__ = [
+    "NOTHING", "RESULT_BYTES_MAX", "describe", "encode", "name_of", "passable", "plain", "returned", "settle",
+    "words_of",
+]  # fmt: skip
 
 NOTHING = Outcome()  # what most functions return
 RESULT_BYTES_MAX = 256 * 1024 - len("[,null]")  # a store keeps 256 KiB, of the result and the error as one list

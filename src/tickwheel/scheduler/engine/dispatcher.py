@@ -25,7 +25,6 @@ from tickwheel.scheduler.engine.executor import Executor
 from tickwheel.scheduler.engine.loader import Loader
 from tickwheel.scheduler.options import Options
 from tickwheel.stores.contract import Due, Lease, Store
-from tickwheel.tasks.record import Task
 from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Workers
 
@@ -156,16 +155,12 @@ class Dispatcher:
         # Read from the store before the claim, they may have been entered again meanwhile.
         self._index.drop_all({task.id for task in claimed})
         now = self._now()
-        if unwanted := [task.id for task in claimed if self._is_unwanted(task, now)]:
+        # Held back since, or the clock was set back meanwhile, or another task of that id that is not claimed ahead.
+        until, held_back = now + self._options.ahead_ms, self._held_back
+        if unwanted := [
+            task.id for task in claimed if task.run_at > (now if task.at_most_once else until) or task.id in held_back
+        ]:
             await self._executor.release(unwanted)
-
-    def _is_unwanted(self, task: Task, now: int) -> bool:
-        """Tell whether a claim is to be given up.
-
-        It is held back since, or the clock was set back meanwhile, or another task of that id may not be claimed ahead.
-        """
-        ahead_ms = 0 if task.at_most_once else self._options.ahead_ms
-        return task.run_at > now + ahead_ms or task.id in self._held_back
 
     # -- what is being changed in this process
 

@@ -22,6 +22,7 @@ What has not begun some time after it should have is released: it was claimed fo
 import asyncio
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 from typing import Final
 
@@ -161,6 +162,10 @@ class Executor:
 
     def __contains__(self, task_id: str) -> bool:
         return task_id in self._flights
+
+    def ids(self) -> AbstractSet[str]:
+        """Return the ids of what is in flight, as it changes."""
+        return self._flights.keys()
 
     def reserved(self) -> Mapping[str, int]:
         """Count, by handler, the tasks that are about to take up a worker."""

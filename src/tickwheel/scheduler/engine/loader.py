@@ -354,14 +354,14 @@ class Loader:
 
     def enter(self, page: Iterable[Due]) -> None:
         """Enter tasks into the index, or into their queues."""
-        now = self._now()
+        now, keeps, in_flight = self._now(), self._ownership.keeps, self._executor.ids()
         for due in page:
-            if not self._ownership.keeps(due.partition):
+            if not keeps(due.partition):
                 continue
             if due.queue is not None:
                 self._index.drop(due.id)
                 self._queues.put(due)
-            elif due.id not in self._executor:
+            elif due.id not in in_flight:
                 self._index.put(due, now)
         if len(self._index.wheel) > 2 * WHEEL_MAX:
             self._wanted.set()

@@ -104,7 +104,7 @@ class Notifier:
         if receiver is not None:
             if not self._loop.is_closed():
                 self._loop.remove_reader(receiver.fileno())
-            with self._draining:  # on another thread the descriptor may just be looked at
+            with self._draining:  # on another thread it may just be read
                 self._received = received_by(self._sockets.values())
             receiver.close()
             with suppress(OSError):
@@ -119,9 +119,9 @@ class Notifier:
 
     def running_changes(self) -> Mapping[int, int]:
         """Count the changes of running tasks that others told of until now: what they sent before they returned."""
-        with self._draining:
-            if not self._received():
-                return self._running
+        # First what was received, then whether somebody drains: what is received from here on was not sent before.
+        if not self._received() and not self._draining.locked():
+            return self._running
         news = self.drain()
         if news and asyncio._get_running_loop() is self._loop:
             self._tell(news)

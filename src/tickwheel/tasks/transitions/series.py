@@ -99,7 +99,7 @@ def grace_ms(task: Task) -> int:
 
 def is_missed(task: Task, owned_since: int) -> bool:
     """Tell whether an occurrence came due while nobody could run it; what was asked for or tried before was not."""
-    since = max(owned_since, task.missed_until or 0)
+    since = owned_since if task.missed_until is None else max(owned_since, task.missed_until)
     if task.occurrence_at >= since or task.has_begun or task.run_now_requested:
         return False
     return task.occurrence_at + grace_ms(task) < since
