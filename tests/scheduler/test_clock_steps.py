@@ -243,6 +243,24 @@ def test_what_a_client_changed_by_a_clock_that_was_ahead_goes_on_when_a_node_sta
     world.perform(story)
 
 
+def test_a_series_goes_on_though_its_node_stopped_before_it_noticed_that_the_clock_was_set_back(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+        await world.node.add("note", {"what": "note"}, every="2s", id="note")
+        await asyncio.sleep(5)
+        world.clock.step_wall(-HOUR * 10**9)
+        engine: Any = world.node._engine
+        await engine._janitor.checkpoint(final=True)  # as the first thing that it does from then on
+        await world.die()
+        await world.begin()
+        ran = len(world.runs("note"))
+        await asyncio.sleep(10)
+        assert len(world.runs("note")) - ran >= 4
+        await world.node.stop()
+
+    world.perform(story)
+
+
 @pytest.mark.parametrize("how", STARTS)
 def test_a_clock_that_is_set_forward_by_years_makes_no_burst_and_purges_nothing(world: Steps, how: str) -> None:
     async def story() -> None:

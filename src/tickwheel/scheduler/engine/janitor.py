@@ -246,8 +246,9 @@ class Janitor:
 
     async def note_at_work(self, leases: Sequence[Lease]) -> None:
         """Note that until now a node had the tasks of some partitions: what came due and was not run was not missed."""
+        self._completer.check_clock()
         if leases and not self._clock_set_back.is_set():
-            # Otherwise, if this node dies before all is corrected, it is seen by the last note that the clock was set.
+            # Otherwise, if this node ends before all is corrected, it is seen by the last note that the clock was set.
             await self._store.checkpoint(leases, self._now())
 
 
