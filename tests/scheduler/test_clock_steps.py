@@ -261,6 +261,45 @@ def test_a_series_goes_on_though_its_node_stopped_before_it_noticed_that_the_clo
     world.perform(story)
 
 
+def test_what_a_step_forward_passed_over_is_skipped_though_its_node_stops_at_once(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+        once = await world.node.add("note", {"what": "once"}, delay=HOUR // 2, late="skip")
+        await world.node.add("note", {"what": "series"}, every=HOUR // 2, late="skip")
+        await asyncio.sleep(5)
+        await world.step(HOUR + 600, "live")
+        engine: Any = world.node._engine
+        await engine._janitor.checkpoint(final=True)  # as the first thing that it does from then on
+        await world.die()
+        await world.begin()
+        await asyncio.sleep(5)
+        assert not world.ran
+        assert (await world.node.get(once.id)).reason_code == "skipped"
+        await world.node.stop()
+
+    world.perform(story)
+
+
+def test_what_waits_for_a_worker_is_not_missed_when_the_clock_is_set_forward(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+
+        @world.node.task("alone", concurrency=1)
+        async def alone(what: str) -> None:
+            world.ran.append((world.now(), what))
+            await asyncio.sleep(90)
+
+        await world.node.add("alone", {"what": "first"})
+        await world.node.add("alone", {"what": "second"}, delay=5, late="skip")
+        await asyncio.sleep(80)
+        await world.step(2, "live")
+        await asyncio.sleep(20)
+        assert len(world.runs("second")) == 1
+        await world.node.stop(0)
+
+    world.perform(story)
+
+
 @pytest.mark.parametrize("how", STARTS)
 def test_a_clock_that_is_set_forward_by_years_makes_no_burst_and_purges_nothing(world: Steps, how: str) -> None:
     async def story() -> None:

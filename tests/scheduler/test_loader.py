@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,7 @@ from tickwheel.scheduler import AsyncScheduler
 from tickwheel.scheduler.engine import loader, ready_tasks
 from tickwheel.scheduler.engine.ready_tasks import SLACK, ReadyTasks
 from tickwheel.stores import Due, Store
-from tickwheel.stores.contract import Change
+from tickwheel.stores.contract import Change, due_entry
 from tickwheel.stores.memory import MemoryStore
 from tickwheel.tasks import Status
 
@@ -271,5 +272,55 @@ def test_a_node_that_was_suspended_while_it_read_what_is_overdue_reads_it_again_
                 await asyncio.sleep(20)
         assert [what for _, what in world.ran] == ["x"]
         assert world.ran[0][0] - begun_ms < 2_000
+
+    world.perform(story)
+
+
+class LateAnswers:
+    """A store whose answers to `due` come late, while that is wanted: they tell what was so when it was asked."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.late_s = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name != "due":
+            return found
+
+        async def due(*arguments: Any) -> list[Due]:
+            page: list[Due] = await found(*arguments)
+            await asyncio.sleep(self.late_s)
+            return page
+
+        return due
+
+
+def test_what_ran_while_it_was_read_waits_for_its_next_time(world: World) -> None:
+    async def story() -> None:
+        late = LateAnswers(MemoryStore(now_ms=world.now, partitions=1))
+        world.store = cast("Store", late)
+        async with world.scheduler() as node, world.scheduler(run=False) as client:
+            series = await node.add("note", {"what": "series"}, every="2s", id="series")
+            await asyncio.sleep(1.8)
+            late.late_s = 0.5
+            await client.add("note", {"what": "other"}, at=datetime.fromtimestamp(series.run_at / 1000, UTC))
+            await asyncio.sleep(0.6)
+            late.late_s = 0.0
+            await asyncio.sleep(10)
+            assert [what for _, what in world.ran].count("series") == 6
+
+    world.perform(story)
+
+
+def test_what_cannot_be_claimed_as_it_was_read_is_looked_at_again(world: World) -> None:
+    async def story() -> None:
+        async with world.scheduler() as node:
+            series = await node.add("note", {"what": "series"}, every="2s", id="series")
+            await asyncio.sleep(2.5)
+            engine: Any = node._engine
+            engine._loader.enter([due_entry(series)])
+            await asyncio.sleep(10)
+            assert [what for _, what in world.ran].count("series") == 6
 
     world.perform(story)

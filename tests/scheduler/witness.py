@@ -58,7 +58,7 @@ class Node:
         self.suspended = False
         self.lives_until: float = 0  # as far as the store knows
         self.deaf = False  # notifications are lost
-        self.stepped_at = 0  # when it noticed that the clock was set forward
+        self.passed: list[tuple[int, int]] = []  # when it noticed that the clock was set forward: from when to when
         self.ids: set[str] = set()  # by which the store knows it
 
     @property
@@ -170,7 +170,8 @@ class Witness:
         """Return the moment before which a task was missed if it was due, as a node sees it when it begins that."""
         place = (node, partition)
         waited = modelled.occurrence_at <= self.absent_since.get(place, 0)
-        return max(0 if waited else self.owned_since.get(place, 0), node.stepped_at)
+        passed = [until for since, until in node.passed if modelled.occurrence_at > since]
+        return max([0 if waited else self.owned_since.get(place, 0), *passed])
 
     def end(self, flight: Flight, name: str, word: str) -> None:
         """Witness the last line of a handler."""
@@ -347,10 +348,10 @@ class Witness:
         """Witness that a node noticed a step: what was due before one forward was missed."""
         self.note(f"{node.name} notices that the clock was set by {step_s:+g} s")
         if step_s > 0:
-            node.stepped_at = self.now
+            node.passed.append((self.now - round(step_s * 1000), self.now))
             return
         since = self.now - STEP_MS
-        node.stepped_at = min(node.stepped_at, since)
+        node.passed = [(begin, min(end, since)) for begin, end in node.passed if begin < since]
         self.owned_since |= {key: min(at, since) for key, at in self.owned_since.items() if key[0] is node}
 
     def set_back(self, name: str, modelled: Modelled, after: Task) -> bool:

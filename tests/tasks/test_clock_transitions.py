@@ -127,6 +127,17 @@ def test_what_is_to_follow_a_run_waits_for_it_though_the_claim_is_given_up(asked
     assert over.args == {"n": 1}
 
 
+def test_a_claim_that_is_given_up_says_nothing_of_the_clock_if_it_was_due() -> None:
+    """A run that was moved to before its point stands for it, and the next one is up to two intervals away."""
+    moved = transitions.reschedule(ran(SECOND), BEFORE + 10)
+    after = transitions.succeed(transitions.claim(moved, BEFORE + 10), None, BEFORE + 10).task
+    assert after.run_at == BEFORE + 2_000
+    claimed = transitions.claim(transitions.run_now(replace(after, grid_at=None), BEFORE + 20), BEFORE + 20)
+    far = replace(claimed, next_at=BEFORE + 3_000)
+    assert transitions.set_back_since_claim(far, BEFORE + 30) is far
+    assert transitions.set_back_since_claim(far, NOW).run_at == NOW
+
+
 def test_a_first_run_that_was_asked_for_is_kept_by_an_extra_run() -> None:
     delayed = replace(SECOND, run_at=BEFORE + HOUR, occurrence_at=BEFORE + HOUR, grid_at=BEFORE + HOUR)
     running = transitions.claim(transitions.run_now(delayed, BEFORE), BEFORE)

@@ -54,6 +54,7 @@ NO_HANDLER_MS: Final = 60_000  # how long a task waits for a process that knows 
 NO_ROOM_MS: Final = 1_000  # how long it waits for runs that keep their places, or for a worker that can be started
 GATHER_NS: Final = 30_000_000  # between two writes of outcomes: while tasks keep coming due, one goes with each claim
 SNOOZE_MS: Final = 60_000  # how long a task waits that asked to run again later, but not after a time that can be read
+STEPS_MAX: Final = 8  # of the clock, forward, that are remembered
 STOPPED: Final = "released before it began: the scheduler was stopped"
 REJECTED: Final = "another node owns it, or its outcome was written before"
 
@@ -92,7 +93,7 @@ class Completer:
         self._wrote_ns = -GATHER_NS  # when they were last written
         self._owned_since: dict[int, int] = {}  # when each partition was taken over
         self._owned: dict[int, Lease] = {}  # and its lease then, by which it is known until when another node had it
-        self._stepped_at = 0  # when the wall clock was last set forward
+        self._passed: list[tuple[int, int]] = []  # when the wall clock was set forward, from when to when
         self._check_clock = check_clock
 
     def now(self) -> int:
@@ -167,7 +168,9 @@ class Completer:
 
     def begin(self, task: Task, now: int) -> Task | None:
         """Return a claimed task as it begins; settle it if its expiry or missed-run policy forbids running it."""
-        missed_until, lease = self._stepped_at, self._owned.get(task.partition)
+        missed_until, lease = 0, self._owned.get(task.partition)
+        if self._passed:  # what was due before the clock was set waited for something else
+            missed_until = max((until for since, until in self._passed if task.occurrence_at > since), default=0)
         if lease is not None and task.occurrence_at > lease.checkpoint:  # otherwise it waited for something else
             missed_until = max(missed_until, self._owned_since[task.partition])
         begun = transitions.begin(task, now, missed_until)
@@ -177,13 +180,13 @@ class Completer:
         return None
 
     def on_step(self, step_ms: int) -> None:
-        """Note that the wall clock was set: what was due before, if forward, was passed over."""
+        """Note that the wall clock was set: if forward, what was due in between was passed over."""
         now = self.now()
         if step_ms > 0:
-            self._stepped_at = now
+            self._passed = [*self._passed[1 - STEPS_MAX :], (now - step_ms, now)]
             return
         since = now - transitions.STEP_MS  # it was set a little before
-        self._stepped_at = min(self._stepped_at, since)
+        self._passed = [(begin, min(end, since)) for begin, end in self._passed if begin < since]
         self._owned_since = {partition: min(owned, since) for partition, owned in self._owned_since.items()}
 
     def own(self, leases: Iterable[Lease], since: int) -> None:
@@ -196,7 +199,7 @@ class Completer:
 
     def release(self, task: Task, reason: str) -> None:
         """Give up the claim of a task that has not begun: it runs elsewhere, or later. No attempt was made."""
-        self.settle(task, transitions.release(transitions.set_back(task, self.now()), reason), "recovered")
+        self.settle(task, transitions.release(transitions.set_back_since_claim(task, self.now()), reason), "recovered")
 
     def _postpone(self, task: Task, run_at: int, reason: str) -> None:
         self.settle(task, transitions.release(task, reason, run_at), "retried")

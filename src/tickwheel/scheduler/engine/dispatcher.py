@@ -12,7 +12,7 @@ Only what can begin is claimed: of all that is due, the highest priority whose h
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -24,7 +24,8 @@ from tickwheel.scheduler.engine.due_index import DueIndex
 from tickwheel.scheduler.engine.executor import Executor
 from tickwheel.scheduler.engine.loader import Loader
 from tickwheel.scheduler.options import Options
-from tickwheel.stores.contract import Due, Lease, Store
+from tickwheel.stores.contract import Due, Lease, Store, due_entry
+from tickwheel.tasks.record import Status, UnreadableTask
 from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Workers
 
@@ -148,12 +149,13 @@ class Dispatcher:
                 self._store, leases, [due.id for due in entries], now + self._options.ahead_ms
             )
         except BaseException:
-            self._loader.enter(entries)  # what was not claimed is still due
+            self._try_again(entries)  # what was not claimed is still due
             self._doubt()
             raise
         self._executor.launch(claimed, leases, heard)
         # Read from the store before the claim, they may have been entered again meanwhile.
-        self._index.drop_all({task.id for task in claimed})
+        ids = {task.id for task in claimed}
+        self._index.drop_all(ids)
         now = self._now()
         # Held back since, or the clock was set back meanwhile, or another task of that id that is not claimed ahead.
         until, held_back = now + self._options.ahead_ms, self._held_back
@@ -161,6 +163,17 @@ class Dispatcher:
             task.id for task in claimed if task.run_at > (now if task.at_most_once else until) or task.id in held_back
         ]:
             await self._executor.release(unwanted)
+        if len(ids) < len(entries):
+            await self._look_again([due for due in entries if due.id not in ids])
+
+    async def _look_again(self, refused: list[Due]) -> None:
+        """Enter what could not be claimed as it is now: most of it is over, and some was changed."""
+        versions = {due.id: due.version for due in refused}
+        for task in await self._store.get(list(versions)):
+            if task is None or task.version == versions[task.id] or isinstance(task, UnreadableTask):
+                continue
+            if task.listed_status is Status.PENDING and task.run_at <= self._loader.loaded_until:
+                self._loader.enter([due_entry(task)])
 
     # -- what is being changed in this process
 
@@ -188,7 +201,7 @@ class Dispatcher:
             free = [due for due in self._set_aside.values() if due.id not in self._held_back]
             for due in free:
                 del self._set_aside[due.id]
-            self._loader.enter(free)
+            self._try_again(free)
 
     def _leave_out(self, entries: list[Due]) -> list[Due]:
         """Set aside what is held back, and what still runs on a thread that the last stop() did not wait for."""
@@ -200,5 +213,5 @@ class Dispatcher:
         self._set_aside.update((due.id, due) for due in entries if due.id in self._held_back)
         return [due for due in entries if due.id not in self._held_back]
 
-    def _try_again(self, entries: list[Due]) -> None:
+    def _try_again(self, entries: Iterable[Due]) -> None:
         self._loader.enter(due for due in entries if self._index.where(due.id) is None)  # or it was changed since

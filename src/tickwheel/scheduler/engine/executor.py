@@ -404,7 +404,7 @@ class Executor:
         """
         finishes = []
         for task in [task for task in map(self._withdraw, ids) if task is not None]:
-            pending = transitions.release(transitions.set_back(task, self._completer.now()))
+            pending = transitions.release(transitions.set_back_since_claim(task, self._completer.now()))
             finish = self._completer.finish_for(task, pending)
             if finish is None:
                 self._completer.drop_lost(task)

@@ -86,6 +86,7 @@ class Janitor:
         self._options = options
         self._noted: tuple[int, int, set[tuple[int, int]]] | None = None  # what there was at the last checkpoint
         self._retention: RetentionClock | None = None  # since it was known how long nobody ran tasks
+        self._passed_over_until_ns = 0  # until then, what a step forward passed over may still wait
         self._before = 0  # what the clock showed when it was set back
         self._clock_set_back = asyncio.Event()
         self._in_flight: dict[str, int] = {}  # what was then, and what the clock showed before
@@ -154,6 +155,8 @@ class Janitor:
         """Note that the wall clock was set, and by how much."""
         if step_ms < 0:
             self._note_set_back(self._now() - step_ms)
+        else:
+            self._passed_over_until_ns = self._clock.monotonic_ns() + self._options.rescan_ms * 1_000_000
 
     def _note_set_back(self, before: int) -> None:
         self._before = max(self._before, before)
@@ -240,16 +243,21 @@ class Janitor:
         """Note that tasks are run here now, if any came due since the last time, or partitions are new."""
         leases = self._ownership.kept()
         state = self._executor.launched, self._index.ready.came, {(lease.partition, lease.epoch) for lease in leases}
-        if leases and (state != self._noted or final):
-            await self.note_at_work(leases)
+        if leases and (state != self._noted or final) and await self.note_at_work(leases):
             self._noted = state
 
-    async def note_at_work(self, leases: Sequence[Lease]) -> None:
-        """Note that until now a node had the tasks of some partitions: what came due and was not run was not missed."""
+    async def note_at_work(self, leases: Sequence[Lease]) -> bool:
+        """Note that until now a node had the tasks of some partitions: what came due and was not run was not missed.
+
+        False if the clock was set, and not all that this means for them is done: if this node ends before, the next one
+        finds out by the last note.
+        """
         self._completer.check_clock()
-        if leases and not self._clock_set_back.is_set():
-            # Otherwise, if this node ends before all is corrected, it is seen by the last note that the clock was set.
+        if self._clock_set_back.is_set() or self._clock.monotonic_ns() < self._passed_over_until_ns:
+            return False
+        if leases:
             await self._store.checkpoint(leases, self._now())
+        return True
 
 
 class RetentionClock:

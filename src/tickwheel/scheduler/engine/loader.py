@@ -17,7 +17,8 @@ priority is read by time: more of it, for the same result.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
 from typing import Final, cast
 
@@ -77,6 +78,8 @@ class Loader:
         self._reading_on: set[str] = set()  # handlers that are being read on
         self._stale = True  # what is overdue may be more than is known
         self._set_back = False  # the clock was: everything is to be read again
+        self._reads = 0  # that are under way
+        self._entered: dict[str, int] = {}  # versions of what was entered meanwhile: what they read may be older
         self._rescan_at_ns = clock.monotonic_ns() + options.rescan_ms * 1_000_000
 
     def _now(self) -> int:
@@ -165,9 +168,10 @@ class Loader:
             after: Rank | None = (first.priority, first.run_at - 1, LAST_ID)
             leases, now = self._ownership.kept(), self._now()
             while after is not None:
-                page = await self._overdue_page(leases, now, after, others=self._queues.left_out()) if leases else []
+                with self._reading():
+                    page = await self._overdue_page(leases, now, after, self._queues.left_out()) if leases else []
+                    await self._enter_overdue(page)
                 pages += 1
-                await self._enter_overdue(page)
                 if len(page) < self._options.batch_max:
                     return
                 after = page[-1].rank
@@ -224,9 +228,10 @@ class Loader:
         queues = set(self._queues.left_out())
         for _ in range(pages_max) if pages_max is not None else count():
             others = queues | self._reading_on  # what is read on is read in order, and only once
-            page = await self._overdue_page(leases, now, after, others) if leases else []
+            with self._reading():
+                page = await self._overdue_page(leases, now, after, others) if leases else []
+                await self._enter_overdue(page)
             pages += 1
-            await self._enter_overdue(page)
             if len(page) < self._options.batch_max:
                 break
             if pages_max is not None and self._index.ready.left_out():
@@ -257,7 +262,7 @@ class Loader:
                     ready.leave_out(due)
                 else:
                     chunk.append(due)
-            self.enter(chunk)
+            self._enter_read(chunk)
 
     # -- what is to come
 
@@ -285,8 +290,9 @@ class Loader:
             for _ in range(pages_max) if pages_max is not None else count():
                 if not leases or len(self._index.wheel) >= WHEEL_MAX:
                     return
-                page = await self._store.due(leases, until, self._until, self._options.batch_max)
-                await self._enter_page(page)
+                with self._reading():
+                    page = await self._store.due(leases, until, self._until, self._options.batch_max)
+                    await self._enter_page(page)
                 if restarts != self._restarts:
                     return
                 if len(page) < self._options.batch_max:
@@ -306,11 +312,12 @@ class Loader:
         for lease, change in changed:
             if change.first != ANYTHING.first and change.first <= min(change.last, self.loaded_until):
                 ranges.setdefault((change.first, min(change.last, self.loaded_until)), []).append(lease)
-        overdue = [
-            due for (first, last), leases in ranges.items() for due in await self._load_range(leases, first, last)
-        ]
-        # All at once: what was read first would begin before what is of higher priority.
-        await self._enter_overdue(sorted(overdue, key=lambda due: (-due.priority, due.run_at, due.id)))
+        with self._reading():
+            overdue = [
+                due for (first, last), leases in ranges.items() for due in await self._load_range(leases, first, last)
+            ]
+            # All at once: what was read first would begin before what is of higher priority.
+            await self._enter_overdue(sorted(overdue, key=lambda due: (-due.priority, due.run_at, due.id)))
 
     async def _load_range(self, leases: list[Lease], first: int, last: int) -> list[Due]:
         """Read what is due in a range; enter what is to come, and return what is overdue."""
@@ -335,8 +342,9 @@ class Loader:
         now = self._now()
         until, after = min(self._until[0], now + 2 * self._options.rescan_ms), (now, "")
         while leases:
-            page = await self._store.due(leases, until, after, self._options.batch_max)
-            await self._enter_page(page)
+            with self._reading():
+                page = await self._store.due(leases, until, after, self._options.batch_max)
+                await self._enter_page(page)
             if len(page) < self._options.batch_max:
                 return
             after = (page[-1].run_at, page[-1].id)
@@ -345,7 +353,7 @@ class Loader:
         for first in range(0, len(page), ENTERED_MAX):
             if first:
                 await asyncio.sleep(0)
-            self.enter(page[first : first + ENTERED_MAX])
+            self._enter_read(page[first : first + ENTERED_MAX])
 
     async def _trim(self) -> None:
         """Take out what is due last, of much more than there is room for: it was added here, in the loaded range."""
@@ -353,7 +361,34 @@ class Loader:
             self._until = await self._index.trim_wheel(WHEEL_MAX, ENTERED_MAX), ""
 
     def enter(self, page: Iterable[Due]) -> None:
-        """Enter tasks into the index, or into their queues."""
+        """Enter tasks into the index, or into their queues, as they are in the store now."""
+        page = list(page)
+        if self._reads:
+            if len(self._entered) >= WHEEL_MAX:  # older tasks may replace them, and cannot be claimed
+                self._entered.clear()
+            self._entered.update((due.id, due.version) for due in page)
+        self._put(page)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Read something and enter it: what was entered meanwhile and is newer stays.
+
+        read      task 7, version 3, due at 12:00 ......................... enters 7? no
+        finish              7 ran: version 5, due at 12:01, is entered
+        """
+        self._reads += 1
+        try:
+            yield
+        finally:
+            self._reads -= 1
+            if not self._reads:
+                self._entered.clear()
+
+    def _enter_read(self, page: Iterable[Due]) -> None:
+        known = self._entered
+        self._put([due for due in page if known.get(due.id, 0) <= due.version] if known else page)
+
+    def _put(self, page: Iterable[Due]) -> None:
         now, keeps, in_flight = self._now(), self._ownership.keeps, self._executor.ids()
         for due in page:
             if not keeps(due.partition):

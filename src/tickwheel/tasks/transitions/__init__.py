@@ -32,7 +32,7 @@ from tickwheel.tasks.transitions.claims import (
     unclaimed,
     was_merged,
 )
-from tickwheel.tasks.transitions.clock import STEP_MS, set_back
+from tickwheel.tasks.transitions.clock import STEP_MS, set_back, set_back_since_claim
 from tickwheel.tasks.transitions.outcomes import (
     Ended,
     begin,
@@ -95,6 +95,7 @@ __all__ = [
     "retry",
     "run_now",
     "set_back",
+    "set_back_since_claim",
     "skip_missed",
     "snooze",
     "stop",

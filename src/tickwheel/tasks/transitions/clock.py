@@ -17,7 +17,7 @@ from tickwheel.tasks.record import Task
 from tickwheel.tasks.transitions.series import STEP_MS, first_point_after, point_used_up
 from tickwheel.tasks.triggers import Every
 
-__all__ = ["STEP_MS", "set_back"]
+__all__ = ["STEP_MS", "set_back", "set_back_since_claim"]
 
 NOTICED_MS: Final = STEP_MS  # a step is noticed about so much later
 
@@ -43,6 +43,14 @@ def set_back(task: Task, now: int, before: int = 0) -> Task:
         return _shorten_wait(task, now, chosen_at - now)
     point = _point_from_now(task, task.run_at, now, before, NOTICED_MS)
     return task if point is None else replace(task, run_at=point, occurrence_at=point, missed_until=None)
+
+
+def set_back_since_claim(task: Task, now: int) -> Task:
+    """Return a claimed task as it is to be released: it was due then, and is not if the clock was set back since.
+
+    Of one that is due, nothing can be said: a series may wait for longer than its interval by itself.
+    """
+    return set_back(task, now) if task.run_at > now + STEP_MS else task
 
 
 def _point_from_now(task: Task, due_at: int, now: int, before: int, passed_ms: int) -> int | None:
