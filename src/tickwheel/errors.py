@@ -532,13 +532,14 @@ class BatchTooLarge(TickwheelError, ValueError):
 
 
 class PayloadTooLarge(TickwheelError, ValueError):
-    """The arguments of a task, or its result, take more room than there is."""
+    """The arguments of a task, or its result, take more room than there is; nobody knows how much if that is None."""
 
-    def __init__(self, what: str, size_bytes: int, most_bytes: int) -> None:
+    def __init__(self, what: str, size_bytes: int | None, most_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.most_bytes = most_bytes
+        size = f"more than {most_bytes:,} bytes" if size_bytes is None else f"{size_bytes:,} bytes"
         super().__init__(
-            f"{what} take {size_bytes:,} bytes, {most_bytes:,} are the most; keep the data elsewhere and pass its name"
+            f"{what} take {size}, and {most_bytes:,} are the most; keep the data elsewhere and pass its name"
         )
 
 
@@ -798,12 +799,13 @@ class ForgottenCoroutine(InvalidResult):
 
 
 class ResultTooLarge(InvalidResult):
-    """The result of a handler takes more room than there is."""
+    """The result of a handler takes more room than there is; nobody knows how much if that is None."""
 
-    def __init__(self, handler: str, task_id: str, size_bytes: int, most_bytes: int) -> None:
+    def __init__(self, handler: str, task_id: str, size_bytes: int | None, most_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.most_bytes = most_bytes
-        super().__init__(handler, task_id, f"it takes {size_bytes:,} bytes, {most_bytes:,} are the most")
+        size = f"more than {most_bytes:,} bytes" if size_bytes is None else f"{size_bytes:,} bytes"
+        super().__init__(handler, task_id, f"it takes {size}, and {most_bytes:,} are the most")
 
 
 class RunTimedOut(TickwheelError, TimeoutError):

@@ -49,6 +49,27 @@ def test_a_task_due_now_runs_at_once(world: World) -> None:
     world.play(story)
 
 
+def narrow(loop: asyncio.AbstractEventLoop, call: Any) -> asyncio.Task[Any]:
+    """Make a task, as factories did before they were given a context."""
+    return asyncio.Task(call, loop=loop)
+
+
+@pytest.mark.parametrize("factory", [narrow, getattr(asyncio, "eager_task_factory", narrow)])
+def test_tasks_run_whatever_task_factory_the_loop_has(world: World, factory: Any) -> None:
+    """Python 3.12 and newer has one that runs a task at once."""
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        asyncio.get_running_loop().set_task_factory(factory)
+        await scheduler.add("note", {"what": "once"}, id="once")
+        await scheduler.add("note", {"what": "series"}, id="series", every=1)
+        await asyncio.sleep(5.5)
+        asyncio.get_running_loop().set_task_factory(None)
+        assert (await scheduler.get("once")).status is Status.COMPLETED
+        assert len(await scheduler.history("series")) == 5
+
+    world.play(story)
+
+
 def test_a_cancelled_task_does_not_run(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         await scheduler.add("note", {"what": "paid"}, delay="30m", id="order-7")

@@ -15,6 +15,10 @@ from tickwheel.tasks import Cron, Every, Handler, LatePolicy, Once, RetryPolicy,
 NOW = 1_800_000_000_000
 HANDLER = Handler(name="orders.cancel", function=print, retry=RetryPolicy(retries=3), timeout_ms=7_000)
 
+DOUBLED: list[Any] = []  # a few lists that contain each other; as JSON, they would have no end
+for _ in range(60):
+    DOUBLED = [DOUBLED, DOUBLED]
+
 
 def make(args: Any = None, **wishes: Any) -> Task:
     told: TaskFields = wishes  # type: ignore[assignment] # wrong ones are what is tested
@@ -101,6 +105,8 @@ def test_policies_are_said_in_short_or_in_full() -> None:
         ({"args": {1: 2}}, InvalidTask),
         ({"args": {"x": object()}}, InvalidTask),
         ({"args": {"x": "y" * 300_000}}, PayloadTooLarge),
+        ({"args": {"x": DOUBLED}}, PayloadTooLarge),
+        ({"meta": {"x": DOUBLED}}, PayloadTooLarge),
     ],
 )
 def test_each_mistake_has_an_error_of_its_own(wishes: dict[str, Any], error: type[Exception]) -> None:

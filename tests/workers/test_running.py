@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from threading import Thread, current_thread, main_thread
 from threading import enumerate as enumerate_threads
 from typing import TYPE_CHECKING, Any
@@ -216,6 +217,23 @@ def test_result_that_contains_itself_fails_the_run() -> None:
 
     with pytest.raises(InvalidResult, match="100 levels deep"):
         run(handler(circle), task())
+
+
+def test_result_that_has_no_end_as_json_fails_the_run() -> None:
+    class Endless(dict[str, int]):
+        def items(self) -> Any:
+            return ((str(number), number) for number in count())
+
+    def doubled() -> list[Any]:
+        value: list[Any] = []
+        for _ in range(60):
+            value = [value, value]
+        return value
+
+    for endless in (doubled, Endless):
+        with pytest.raises(ResultTooLarge) as caught:
+            run(on_loop(endless), task())
+        assert caught.value.size_bytes is None
 
 
 def test_result_of_a_process_that_json_cannot_hold_fails_the_run() -> None:

@@ -24,6 +24,7 @@ from tickwheel.tasks.fields import (
     DEPTH_MAX,
     MOMENT_MAX,
     NAME_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
     invalid,
     is_a,
     json_value,
@@ -54,7 +55,6 @@ __all__ = [
     "sayable",
 ]
 
-PAYLOAD_BYTES_MAX: Final = 256 * 1024  # of arguments and metadata, and again of result and error
 REASON_CHARS_MAX: Final = 1_000  # of why a task is cancelled: a sentence, with room
 BATCH_MAX: Final = 10_000  # tasks; a transaction of a fifth of a second or so
 COUNT_ROWS_MAX: Final = 1_000_000  # that a caller may have counted one by one: a second or so

@@ -19,17 +19,19 @@ What a value is, its type says: `isinstance` asks the value for its `__class__` 
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from itertools import islice
 from math import isfinite
 from typing import Any, Final, TypeGuard, TypeVar
 
 import msgspec
 
-from tickwheel.errors import InvalidOption, InvalidTask, TickwheelError, hint, shown
+from tickwheel.errors import InvalidOption, InvalidTask, PayloadTooLarge, TickwheelError, hint, shown
 
 __all__ = [
     "DEPTH_MAX",
     "MOMENT_MAX",
     "NAME_CHARS_MAX",
+    "PAYLOAD_BYTES_MAX",
     "SPAN_MS_MAX",
     "choice",
     "flag",
@@ -49,6 +51,8 @@ NAME_CHARS_MAX: Final = 255  # of ids and handlers; fits an index entry in every
 SPAN_MS_MAX: Final = 31_557_600_000_000  # 1,000 years, the longest duration there is
 MOMENT_MAX: Final = 2**53 - 1  # exact as a float, which is how some stores and readers keep it: 285,000 years
 DEPTH_MAX: Final = 100  # of containers within each other: readers recurse, and may be deep in a program themselves
+PAYLOAD_BYTES_MAX: Final = 256 * 1024  # of arguments and metadata, and again of result and error
+SLACK_BYTES: Final = 32 * 1024  # of what is not much too long, it is said how long it is
 JSON_INT_MIN: Final = -(2**63)  # what readers of JSON take: 64 bits, with a sign or without
 JSON_INT_MAX: Final = 2**64 - 1
 
@@ -145,19 +149,40 @@ def sayable(text: str) -> bool:
 # -- JSON
 
 
+class Room:
+    """How much more a copy may take: the JSON of a few lists that contain each other many times has no end."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+        self.left = PAYLOAD_BYTES_MAX + SLACK_BYTES  # of JSON, at the least; it is measured when it is written
+
+    def take(self, size: int) -> None:
+        """Count something that is copied; raise if that is too much."""
+        self.left -= size
+        if self.left < 0:
+            error = PayloadTooLarge(f"the data of {self._field}", None, PAYLOAD_BYTES_MAX)
+            error.field = self._field
+            raise error
+
+
 def json_object(field: str, value: object) -> dict[str, Any]:
     """Return a copy of a mapping as it will come out of JSON again."""
     if not is_a(value, Mapping):  # type: ignore[type-abstract]
         raise invalid(field, value, "a dict of names and JSON values")
-    return _json_mapping(field, value, 1)
+    return _json_mapping(field, value, 1, Room(field))
 
 
-def json_value(field: str, value: object, depth: int = 0) -> Any:  # noqa: PLR0911 - one for each kind of value
+def json_value(field: str, value: object) -> Any:
     """Return a copy of a value as it will come out of JSON again; what JSON has no word for is refused."""
+    return _json_value(field, value, 0, Room(field))
+
+
+def _json_value(field: str, value: object, depth: int, room: Room) -> Any:  # noqa: PLR0911 - one for each kind of value
+    room.take(2)  # with what is between it and the next
     if value is None or value is True or value is False:
         return value
     if is_a(value, str):
-        return _json_text(field, value)
+        return _json_text(field, value, room)
     if is_a(value, int):
         if not JSON_INT_MIN <= int.__index__(value) <= JSON_INT_MAX:
             raise _unfit(field, "an int of more than 64 bits")
@@ -167,29 +192,29 @@ def json_value(field: str, value: object, depth: int = 0) -> Any:  # noqa: PLR09
     if depth >= DEPTH_MAX:
         raise _unfit(field, f"containers more than {DEPTH_MAX} levels deep")
     if is_a(value, Mapping):  # type: ignore[type-abstract]
-        return _json_mapping(field, value, depth + 1)
+        return _json_mapping(field, value, depth + 1, room)
     if is_a(value, list) or is_a(value, tuple):
-        return [json_value(field, each, depth + 1) for each in items_of(field, value)]
-    return _json_other(field, value, depth + 1)
+        return [_json_value(field, each, depth + 1, room) for each in items_of(field, value, room.left)]
+    return _json_other(field, value, depth + 1, room)
 
 
-def _json_mapping(field: str, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+def _json_mapping(field: str, value: Mapping[Any, Any], depth: int, room: Room) -> dict[str, Any]:
     copy: dict[str, Any] = {}
     try:
-        items = [(name, each) for name, each in value.items()]
+        items = [(name, each) for name, each in islice(value.items(), room.left + 1)]
     except Exception as error:  # whatever a class of the caller's raises
         raise _unfit(field, f"a {type(value).__name__} whose items() raises {type(error).__name__}") from error
     for name, each in items:
         if not is_a(name, str):
             raise _unfit(field, f"the name {shown(name)}, which is not text")
-        copy[_json_text(field, name)] = json_value(field, each, depth)
+        copy[_json_text(field, name, room)] = _json_value(field, each, depth, room)
     return copy
 
 
-def items_of(field: str, value: Iterable[object]) -> list[object]:
-    """Return what a list or tuple has."""
+def items_of(field: str, value: Iterable[object], most: int = PAYLOAD_BYTES_MAX) -> list[object]:
+    """Return what a list or tuple has; of one that has more than can be kept, one more than that."""
     try:
-        return list(value)
+        return list(islice(value, most + 1))
     except Exception as error:  # whatever a class of the caller's raises
         raise _unfit(field, f"a {type(value).__name__} whose items raise {type(error).__name__}") from error
 
@@ -201,14 +226,15 @@ def _json_float(field: str, value: float) -> float:
     return plain
 
 
-def _json_text(field: str, value: str) -> str:
+def _json_text(field: str, value: str, room: Room) -> str:
+    room.take(str.__len__(value))
     plain = str.__str__(value)
     if not sayable(plain):
         raise _unfit(field, "text with NUL or a lone surrogate")
     return plain
 
 
-def _json_other(field: str, value: object, depth: int) -> Any:
+def _json_other(field: str, value: object, depth: int, room: Room) -> Any:
     """Write times, ids, dataclasses and the like as the library for JSON does: as text, or as what they consist of."""
     try:
         written = msgspec.to_builtins(value, builtin_types=())
@@ -216,7 +242,7 @@ def _json_other(field: str, value: object, depth: int) -> Any:
         raise _unfit(field, f"a {type(value).__name__}, which cannot be kept as JSON") from error
     if type(written) is type(value):
         raise _unfit(field, f"a {type(value).__name__}, which cannot be kept as JSON")
-    return json_value(field, written, depth)
+    return _json_value(field, written, depth, room)
 
 
 def _unfit(field: str, what: str) -> TickwheelError:

@@ -22,8 +22,8 @@ class LoopPool:
         self.patience_s = patience_s
 
     def start(self, job: Job, end: End) -> Task[None]:
-        """Begin a run as a task."""
-        return job.loop.create_task(run(job, end), name=f"tickwheel {job.task.id}", context=job.surroundings)
+        """Begin a run as a task: a plain one, since a task factory may run it at once or make something else of it."""
+        return Task(run(job, end), loop=job.loop, name=f"tickwheel {job.task.id}", context=job.surroundings)
 
     def stop(self, job: Job, end: End) -> None:
         """Cancel the task of a run, once: what it does to clean up is left alone."""

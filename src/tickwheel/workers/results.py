@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tickwheel.errors import ForgottenCoroutine, InvalidResult, ResultTooLarge, RunFailed
+from tickwheel.errors import ForgottenCoroutine, InvalidResult, PayloadTooLarge, ResultTooLarge, RunFailed
 from tickwheel.tasks.fields import json_value
 from tickwheel.workers.contract import Outcome
 
@@ -29,6 +29,8 @@ def encode(handler: str, task_id: str, result: object) -> bytes:
         if forgotten:
             result.close()  # type: ignore[attr-defined] # a coroutine has it
         encoded = b"" if forgotten else msgspec.json.encode(json_value("result", result))
+    except PayloadTooLarge as error:
+        raise ResultTooLarge(handler, task_id, None, RESULT_BYTES_MAX) from error
     except BaseException as error:  # methods of the result take part in it, and may raise anything
         raise InvalidResult(handler, task_id, words_of(error)) from error
     if forgotten:

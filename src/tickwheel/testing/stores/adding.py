@@ -203,6 +203,7 @@ class Adding(Opening):
         for each in wrong:
             await raised(InvalidTask, store.store.add([task("good"), each]))
         error = await raised(PayloadTooLarge, store.add([task("good"), task("a", args={"n": "x" * 256 * 1024})]))
+        assert error.size_bytes is not None
         assert error.size_bytes > error.most_bytes == 256 * 1024
         await raised(UnknownOption, store.add([task("good")], "kep"))  # type: ignore[arg-type] # it is wrong
         await raised(BatchTooLarge, store.store.add([task(str(n)) for n in range(10_001)]))
