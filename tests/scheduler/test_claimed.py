@@ -84,6 +84,20 @@ def test_a_claimed_task_that_is_amended_runs_with_its_new_arguments(world: World
     world.play(story)
 
 
+def test_a_claimed_task_counts_as_pending(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await add_claimed(world, scheduler, "a", 20)
+        assert (await world.store.counts())[Status.RUNNING] == 1
+        counts = await scheduler.counts()
+        assert (counts[Status.PENDING], counts[Status.RUNNING]) == (1, 0)
+        assert (await scheduler.get("a")).status is Status.PENDING
+        assert (await scheduler.list(status=Status.RUNNING)).tasks == []
+        as_word: Any = "running"
+        assert (await scheduler.list(status=as_word)).tasks == []
+
+    world.play(story)
+
+
 def test_a_claimed_task_can_be_deleted(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         await add_claimed(world, scheduler, "a", 20)

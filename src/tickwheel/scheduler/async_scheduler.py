@@ -379,8 +379,13 @@ class AsyncScheduler(Verbs):
         return runs
 
     async def counts(self) -> dict[Status, int]:
-        """Count the tasks of each status."""
-        return await self._opened.counts()
+        """Count the tasks of each status; what this process has claimed and not begun is pending."""
+        counts = await self._opened.counts()
+        if self._engine is not None:
+            unbegun = min(self._engine.unbegun(), counts[Status.RUNNING])
+            counts[Status.RUNNING] -= unbegun
+            counts[Status.PENDING] += unbegun
+        return counts
 
     def picture(self) -> Picture | None:
         """Return how the engine stands; None if it does not run. To be asked on the scheduler's loop."""

@@ -104,7 +104,7 @@ class Verbs(ABC):
         """List tasks, newest first by default, page by page."""
         page = await self._opened.query(wanted, cursor, limit)
         tasks = await self.explain(page.tasks)
-        if wanted.status is Status.RUNNING:
+        if wanted.status == Status.RUNNING:  # which may be given as a word
             tasks = [task for task in tasks if task.status is Status.RUNNING]
         return replace(page, tasks=tasks)
 

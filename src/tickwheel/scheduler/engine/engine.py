@@ -431,6 +431,10 @@ class Engine:
         """Tell whether a running task has begun, as far as it is known here alone."""
         return self._executor.has_begun(task)
 
+    def unbegun(self) -> int:
+        """Count the running tasks that have not begun, as far as it is known here alone."""
+        return self._executor.unbegun()
+
     def obstacle(self, task: Task) -> Obstacle | None:
         """Say what keeps a task from beginning, or its run from ending, as far as it is known here alone."""
         if self._executor.is_stuck(task.id):

@@ -195,6 +195,10 @@ class Executor:
             return True
         return task.at_most_once or task.cancel_requested or task.paused
 
+    def unbegun(self) -> int:
+        """Count what is claimed and counts as pending here."""
+        return sum(not self.has_begun(task) for task in self.tasks())
+
     def is_stuck(self, task_id: str) -> bool:
         """Tell whether a task is stuck: its handler ignores its timeout."""
         return task_id in self._workers.stuck
