@@ -138,6 +138,14 @@ def test_a_claim_that_is_given_up_says_nothing_of_the_clock_if_it_was_due() -> N
     assert transitions.set_back_since_claim(far, NOW).run_at == NOW
 
 
+def test_a_series_whose_next_points_are_spoken_for_is_not_taken_for_one_of_a_clock_that_was_ahead() -> None:
+    moved = transitions.reschedule(transitions.pause(ran(SECOND)), BEFORE + 10)
+    after = transitions.succeed(transitions.claim(moved, BEFORE + 10), None, BEFORE + 10).task
+    asked = transitions.run_now(replace(after, run_at=after.run_at + 2_000), BEFORE + 20)
+    resumed = transitions.resume(asked, BEFORE + 30)
+    assert (resumed.paused, resumed.next_at) == (False, BEFORE + 4_000)
+
+
 def test_a_first_run_that_was_asked_for_is_kept_by_an_extra_run() -> None:
     delayed = replace(SECOND, run_at=BEFORE + HOUR, occurrence_at=BEFORE + HOUR, grid_at=BEFORE + HOUR)
     running = transitions.claim(transitions.run_now(delayed, BEFORE), BEFORE)

@@ -181,7 +181,7 @@ def resume(task: Task, now: int, *, run_missed: bool = False) -> Task:
     due_at = task.run_at if task.next_at is None else task.next_at
     coming = first_point_after(task, now)
     if due_at > now or coming is None:  # a calendar that has come to its end makes up for its last occurrence
-        return set_back(task, now)
+        return task
     if run_missed:
         return replace(task, missed_until=now)
     if task.next_at is not None:
