@@ -59,7 +59,7 @@ from tickwheel.tasks.record import ENDED, Run, Status, Task
 from tickwheel.tasks.registry import Registry
 from tickwheel.workers import Workers
 
-__all__ = ["AsyncScheduler"]
+__all__ = ["AsyncScheduler", "read_batch"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -336,11 +336,8 @@ class AsyncScheduler(Verbs):
     async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
         on_conflict = check_on_conflict(on_conflict)
-        if not isinstance(tasks, Iterable):
-            raise invalid("tasks", tasks, "an iterable of dicts, each of what add() takes")
+        wanted = read_batch(tasks)
         await self._set_clock()
-        wanted = list(islice(tasks, BATCH_MAX + 1))  # one more than a store takes, for it to say so
-        check_batch(wanted)
         now_ns = self._now_ns()
         new_ids = self._new_ids(now_ns // 1_000_000, len(wanted))
         drafts = [self._draft(wishes, new_ids, now_ns) for wishes in wanted]
@@ -527,6 +524,15 @@ class AsyncScheduler(Verbs):
         moment = f"{now:012x}"
         drawn = f"{self._rng.getrandbits(80 * count):0{20 * count}x}"
         return iter(sorted([moment + drawn[place : place + 20] for place in range(0, 20 * count, 20)]))
+
+
+def read_batch(tasks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Take the tasks of one call out of whatever the caller has them in."""
+    if not isinstance(tasks, Iterable):
+        raise invalid("tasks", tasks, "an iterable of dicts, each of what add() takes")
+    batch = list(islice(tasks, BATCH_MAX + 1))  # one more than there may be, to see whether there are
+    check_batch(batch)
+    return batch
 
 
 def _marked(conflict: Conflict, on_conflict: OnConflict) -> Task:

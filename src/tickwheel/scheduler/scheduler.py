@@ -35,7 +35,7 @@ from tickwheel.durations import Duration
 from tickwheel.errors import BlockingCall, SchedulerNotStarted
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
-from tickwheel.scheduler.async_scheduler import AsyncScheduler
+from tickwheel.scheduler.async_scheduler import AsyncScheduler, read_batch
 from tickwheel.scheduler.engine.janitor import StartupReport
 from tickwheel.scheduler.options import check_grace
 from tickwheel.scheduler.queues.message_leases import Message
@@ -43,6 +43,7 @@ from tickwheel.scheduler.signals import StopSignals
 from tickwheel.scheduler.task_builder import TaskFields
 from tickwheel.scheduler.verbs import Action
 from tickwheel.stores.contract import Filter, Lease, OnConflict, Order, Page, Store, Total
+from tickwheel.stores.validation import check_on_conflict
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.timers.event_loop import EventLoop
 from tickwheel.workers.results import describe
@@ -297,7 +298,10 @@ class Scheduler:
 
     def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> Sequence[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
-        return self._call(self._inner.add_many(tasks, on_conflict=on_conflict))
+        self._check_thread("add_many")
+        on_conflict = check_on_conflict(on_conflict)
+        batch = read_batch(tasks)  # here: on the loop, a slow generator would stop all tasks, and could ask nothing
+        return self._call(self._inner.add_many(batch, on_conflict=on_conflict))
 
     def get(self, task_id: str) -> Task:
         """Return a task; `UnknownTask` if there is none."""
