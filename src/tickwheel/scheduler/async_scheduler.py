@@ -56,7 +56,7 @@ from tickwheel.tasks.destinations import check_queue
 from tickwheel.tasks.fields import flag, invalid
 from tickwheel.tasks.policies import RetryPolicy
 from tickwheel.tasks.record import ENDED, Run, Status, Task
-from tickwheel.tasks.registry import Registry
+from tickwheel.tasks.registry import Handler, Registry
 from tickwheel.workers import Workers
 
 __all__ = ["AsyncScheduler", "read_batch"]
@@ -150,7 +150,11 @@ class AsyncScheduler(Verbs):
 
     def send_with(self, webhooks: WebhookSender) -> None:
         """Send webhooks from now on, and close what sends them at the end."""
-        self._registry.add(webhooks.handler)
+        handler = getattr(webhooks, "handler", None)
+        if type(handler) is not Handler or not callable(getattr(webhooks, "close", None)):
+            # Its type, for it may well be the secret, which is not for messages and logs.
+            raise InvalidOption("webhooks", type(webhooks), "a Webhooks, such as Webhooks(secret)")
+        self._registry.add(handler)
         self._webhooks = webhooks
 
     def _configure(self, store: str | None, **options: Any) -> None:
