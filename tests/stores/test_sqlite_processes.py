@@ -117,6 +117,15 @@ def test_a_file_that_may_be_written_again_is_opened(shared_path: Path, child: Ch
     assert output == "opened\n"
 
 
+def test_a_folder_that_may_only_be_read_is_told_from_a_file(shared_path: Path, child: Child) -> None:
+    shared_path.parent.chmod(0o555)
+    try:
+        output, _ = child("open_without_rights", str(shared_path)).communicate(timeout=60)
+    finally:
+        shared_path.parent.chmod(0o777)
+    assert "it, or its folder, is read-only; let this user write both" in output
+
+
 @pytest.mark.parametrize("suffix", ["-wal", "-shm"])
 def test_a_log_that_may_only_be_read_is_named(shared_path: Path, child: Child, suffix: str) -> None:
     log = Path(f"{shared_path}{suffix}")
