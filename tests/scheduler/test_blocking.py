@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import pytest
 
-from tickwheel.errors import BlockingCall, SchedulerNotStarted
+from tickwheel.errors import BatchTooLarge, BlockingCall, SchedulerNotStarted
 from tickwheel.observe import Event
 from tickwheel.scheduler import Scheduler
 from tickwheel.tasks import Status
@@ -16,6 +17,7 @@ METHODS: dict[str, Callable[[Scheduler], Any]] = {
     "start": Scheduler.start,
     "stop": Scheduler.stop,
     "add": lambda scheduler: scheduler.add("other"),
+    "add_many": lambda scheduler: scheduler.add_many([{"handler": "other"}]),
     "get": lambda scheduler: scheduler.get("a"),
     "counts": Scheduler.counts,
     "picture": Scheduler.picture,
@@ -66,6 +68,29 @@ def test_a_method_called_by_an_event_listener_raises_at_once() -> None:
     with scheduler:
         scheduler.add("note", delay="1h")
     assert raised == [BlockingCall]
+
+
+def test_add_many_reads_what_it_is_given_on_the_thread_of_its_caller() -> None:
+    scheduler = Scheduler("memory://")
+    ran = threading.Event()
+    scheduler.task("other")(ran.set)
+
+    def tasks() -> Iterator[dict[str, Any]]:
+        scheduler.add("other")
+        assert ran.wait(60), "tasks run meanwhile"
+        yield {"handler": "other", "id": threading.current_thread().name, "delay": "1h"}
+
+    with scheduler:
+        [task] = scheduler.add_many(tasks())
+        assert task.id == threading.current_thread().name
+
+
+def test_add_many_takes_no_more_of_an_endless_iterable_than_it_needs() -> None:
+    scheduler = Scheduler("memory://")
+    numbers = count()
+    with scheduler, pytest.raises(BatchTooLarge):
+        scheduler.add_many({"handler": "other", "id": f"{number}"} for number in numbers)
+    assert next(numbers) == 10_001
 
 
 def test_a_plain_function_can_use_its_scheduler_also_while_it_stops() -> None:

@@ -351,3 +351,121 @@ scheduler.stop()
 """,
     )
     assert printed == [str(status)]
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "child = Process(target=work); child.start(); child.join()",
+        "with Pool(1) as pool: pool.apply(work); pool.close(); pool.join()",
+    ],
+)
+def test_a_child_of_multiprocessing_leaves_no_node_behind(tmp_path: Path, ending: str) -> None:
+    printed = run_program(
+        tmp_path,
+        BEGINNING
+        + f"""
+from multiprocessing import get_context
+from pathlib import Path
+
+Process, Pool = get_context("fork").Process, get_context("fork").Pool
+
+def work():
+    scheduler.add("note", {{"what": "child"}})
+    while len({{lease.node for lease in scheduler.leases()}}) < 2:
+        time.sleep(0.02)
+
+scheduler.start()
+before = set(Path().glob("tasks.db-node-*"))
+{ending}
+print(set(Path().glob("tasks.db-node-*")) == before)
+scheduler.stop()
+""",
+    )
+    assert printed == ["True"]
+
+
+MULTIPROCESSING = """
+import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import util
+from pathlib import Path
+
+def tell_end(ended):
+    util.Finalize(None, ended.set, exitpriority=1000)  # before anything else is done at the end of the child
+
+def start_child(method, target):
+    context = multiprocessing.get_context(method)
+    ended, go_on, results = context.Event(), context.Event(), context.Queue()
+    child = context.Process(target=target, args=(ended, go_on, results))
+    child.start()
+    assert ended.wait(30)
+    go_on.set()
+    return child, results
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_what_runs_in_a_child_of_multiprocessing_ends_before_its_queues(tmp_path: Path, method: str) -> None:
+    printed = run_program(
+        tmp_path,
+        BEGINNING
+        + MULTIPROCESSING
+        + f"""
+@scheduler.task("slow")
+def slow() -> None:
+    given["go_on"].wait()
+    given["results"].put("a result")
+
+given = {{}}
+
+def work(ended, go_on, results):
+    given.update(go_on=go_on, results=results)
+    scheduler.start()
+    scheduler.add("slow", id="slow")
+    while scheduler.get("slow").status is not Status.RUNNING:
+        time.sleep(0.01)
+    tell_end(ended)
+
+if __name__ == "__main__":
+    child, results = start_child({method!r}, work)
+    print(results.get(timeout=30))
+    child.join()
+    print(child.exitcode, len(list(Path().glob("tasks.db-node-*"))))
+    with Scheduler("sqlite:///tasks.db", run=False) as reader:
+        print(reader.get("slow").status.value, [run.status.value for run in reader.history("slow")])
+""",
+    )
+    assert printed == ["a result", "0 0", "completed ['completed']"]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_of_multiprocessing_runs_tasks_until_its_last_thread_ends(tmp_path: Path, method: str) -> None:
+    printed = run_program(
+        tmp_path,
+        BEGINNING
+        + MULTIPROCESSING
+        + f"""
+def go_on_there(go_on):
+    go_on.wait()
+    scheduler.add("note", {{"what": "thread"}}, id="thread")
+    wait_for(1)
+
+def work(ended, go_on, results):
+    scheduler.start()
+    executor.append(ThreadPoolExecutor(1))
+    executor[0].submit(int).result()  # its thread waits for more work until Python ends
+    threading.Thread(target=go_on_there, args=(go_on,)).start()
+    tell_end(ended)
+
+executor = []
+
+if __name__ == "__main__":
+    child, _ = start_child({method!r}, work)
+    child.join()
+    print(child.exitcode, len(list(Path().glob("tasks.db-node-*"))))
+    with Scheduler("sqlite:///tasks.db", run=False) as reader:
+        print(reader.get("thread").result == child.pid)
+""",
+    )
+    assert printed == ["0 0", "True"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from tickwheel.errors import InvalidOption, InvalidTask, TickwheelError, UnknownOption
 from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.tasks import LatePolicy, RetryPolicy, Task, Webhook
+from tickwheel.webhooks import Webhooks
 
 HUGE = 10**5000
 CYCLE: list[Any] = []
@@ -317,12 +318,23 @@ def test_a_handler_names_the_option_that_is_wrong(options: dict[str, Any], field
         {"run": "no"},
         {"run": 1},
         {"rng": 7},
+        {"webhooks": 7},
+        {"webhooks": False},
+        {"webhooks": "whsec_c2VjcmV0"},
+        {"webhooks": Webhooks},
+        {"webhooks": SimpleNamespace(handler="webhook", close=None)},
     ],
 )
 def test_an_option_of_a_scheduler_that_cannot_work_is_named(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption) as raised:
         AsyncScheduler("memory://", **options)
     assert {raised.value.field} == options.keys()
+
+
+def test_a_secret_given_in_place_of_webhooks_is_not_shown() -> None:
+    with pytest.raises(InvalidOption, match=r"webhooks must be a Webhooks, such as Webhooks\(secret\)") as raised:
+        Scheduler("memory://", webhooks="whsec_c2VjcmV0")
+    assert "c2VjcmV0" not in f"{raised.value} {raised.value.value}"
 
 
 def test_an_option_that_there_is_not_gets_the_closest_spelling() -> None:

@@ -70,14 +70,15 @@ async def fill_the_disk(path: str) -> None:
 
 
 async def open_without_rights(path: str) -> None:
-    """Tell what a user who may only read is told."""
+    """Open a file as a user who may do only what everybody may, and tell how that went."""
     await asyncio.to_thread(int)  # what threads need is loaded: that user may not get at it any more
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
     try:
-        await opened(path)
+        await (await opened(path)).close()
+        print("opened")
     except StoreError as error:
         print(type(error).__name__, error)
 

@@ -92,6 +92,52 @@ def test_a_file_that_may_only_be_read_is_refused(child: Child) -> None:
     assert "read-only" in output
 
 
+@pytest.fixture
+def shared_path() -> Iterator[Path]:
+    """Give a database in a folder of its own that everybody may write."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        path = Path(folder) / "tasks.db"
+
+        async def make() -> None:
+            await (await opened(str(path))).close()
+
+        asyncio.run(make())
+        path.chmod(0o666)
+        yield path
+
+
+def test_a_file_that_may_be_written_again_is_opened(shared_path: Path, child: Child) -> None:
+    shared_path.chmod(0o444)
+    refused, _ = child("open_without_rights", str(shared_path)).communicate(timeout=60)
+    assert refused.startswith(f"StoreUnavailable {shared_path}: it is read-only")
+    assert list(shared_path.parent.iterdir()) == [shared_path], "nothing is left beside it"
+    shared_path.chmod(0o666)
+    output, _ = child("open_without_rights", str(shared_path)).communicate(timeout=60)
+    assert output == "opened\n"
+
+
+def test_a_folder_that_may_only_be_read_is_told_from_a_file(shared_path: Path, child: Child) -> None:
+    shared_path.parent.chmod(0o555)
+    try:
+        output, _ = child("open_without_rights", str(shared_path)).communicate(timeout=60)
+    finally:
+        shared_path.parent.chmod(0o777)
+    assert "it, or its folder, is read-only; let this user write both" in output
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm"])
+def test_a_log_that_may_only_be_read_is_named(shared_path: Path, child: Child, suffix: str) -> None:
+    log = Path(f"{shared_path}{suffix}")
+    log.touch()
+    log.chmod(0o444)
+    link = shared_path.with_name("link.db")
+    link.symlink_to(shared_path)
+    for path in (shared_path, link):
+        output, _ = child("open_without_rights", str(path)).communicate(timeout=60)
+        assert output.startswith(f"StoreUnavailable {log}: it is read-only, and without it {path} cannot be written")
+
+
 def test_processes_that_open_a_new_file_at_once_share_it(tmp_path: Path, child: Child) -> None:
     children = [child("take_all", str(tmp_path / "tasks.db")) for _ in range(4)]
     got = [int(told(process)) for process in children]

@@ -56,10 +56,10 @@ from tickwheel.tasks.destinations import check_queue
 from tickwheel.tasks.fields import flag, invalid
 from tickwheel.tasks.policies import RetryPolicy
 from tickwheel.tasks.record import ENDED, Run, Status, Task
-from tickwheel.tasks.registry import Registry
+from tickwheel.tasks.registry import Handler, Registry
 from tickwheel.workers import Workers
 
-__all__ = ["AsyncScheduler"]
+__all__ = ["AsyncScheduler", "read_batch"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -150,7 +150,11 @@ class AsyncScheduler(Verbs):
 
     def send_with(self, webhooks: WebhookSender) -> None:
         """Send webhooks from now on, and close what sends them at the end."""
-        self._registry.add(webhooks.handler)
+        handler = getattr(webhooks, "handler", None)
+        if type(handler) is not Handler or not callable(getattr(webhooks, "close", None)):
+            # Its type, for it may well be the secret, which is not for messages and logs.
+            raise InvalidOption("webhooks", type(webhooks), "a Webhooks, such as Webhooks(secret)")
+        self._registry.add(handler)
         self._webhooks = webhooks
 
     def _configure(self, store: str | None, **options: Any) -> None:
@@ -336,11 +340,8 @@ class AsyncScheduler(Verbs):
     async def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> list[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
         on_conflict = check_on_conflict(on_conflict)
-        if not isinstance(tasks, Iterable):
-            raise invalid("tasks", tasks, "an iterable of dicts, each of what add() takes")
+        wanted = read_batch(tasks)
         await self._set_clock()
-        wanted = list(islice(tasks, BATCH_MAX + 1))  # one more than a store takes, for it to say so
-        check_batch(wanted)
         now_ns = self._now_ns()
         new_ids = self._new_ids(now_ns // 1_000_000, len(wanted))
         drafts = [self._draft(wishes, new_ids, now_ns) for wishes in wanted]
@@ -532,6 +533,15 @@ class AsyncScheduler(Verbs):
         moment = f"{now:012x}"
         drawn = f"{self._rng.getrandbits(80 * count):0{20 * count}x}"
         return iter(sorted([moment + drawn[place : place + 20] for place in range(0, 20 * count, 20)]))
+
+
+def read_batch(tasks: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Take the tasks of one call out of whatever the caller has them in."""
+    if not isinstance(tasks, Iterable):
+        raise invalid("tasks", tasks, "an iterable of dicts, each of what add() takes")
+    batch = list(islice(tasks, BATCH_MAX + 1))  # one more than there may be, to see whether there are
+    check_batch(batch)
+    return batch
 
 
 def _marked(conflict: Conflict, on_conflict: OnConflict) -> Task:

@@ -26,6 +26,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from datetime import datetime
+from multiprocessing import parent_process
+from multiprocessing.util import Finalize
 from typing import Any, Final, Self, TypeVar, Unpack
 from weakref import WeakSet
 
@@ -33,7 +35,7 @@ from tickwheel.durations import Duration
 from tickwheel.errors import BlockingCall, SchedulerNotStarted
 from tickwheel.observe.events import Events
 from tickwheel.observe.picture import Picture
-from tickwheel.scheduler.async_scheduler import AsyncScheduler
+from tickwheel.scheduler.async_scheduler import AsyncScheduler, read_batch
 from tickwheel.scheduler.engine.janitor import StartupReport
 from tickwheel.scheduler.options import check_grace
 from tickwheel.scheduler.queues.message_leases import Message
@@ -41,6 +43,7 @@ from tickwheel.scheduler.signals import StopSignals
 from tickwheel.scheduler.task_builder import TaskFields
 from tickwheel.scheduler.verbs import Action
 from tickwheel.stores.contract import Filter, Lease, OnConflict, Order, Page, Store, Total
+from tickwheel.stores.validation import check_on_conflict
 from tickwheel.tasks.record import Run, Status, Task
 from tickwheel.timers.event_loop import EventLoop
 from tickwheel.workers.results import describe
@@ -51,6 +54,7 @@ T = TypeVar("T")
 
 LEAVE_S: Final = 1.0  # for calls that were cancelled because the scheduler was stopped
 ALIVE_S: Final = 1.0  # between two looks of one who waits whether the loop still runs
+END_PRIORITY: Final = 100  # before multiprocessing ends its pools (15) and queues (10), which handlers may still use
 
 log = logging.getLogger("tickwheel.scheduler")
 
@@ -116,6 +120,7 @@ class Scheduler:
         with self._lock:
             self._loop, self._forked = loop, False
         atexit.register(self.stop)  # a program that just ends lets what runs end, and gives its leases back
+        stop_in_child_process()
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         """Run the loop until it is to end: asyncio lets some errors of handlers through, and they may stop it."""
@@ -293,7 +298,10 @@ class Scheduler:
 
     def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> Sequence[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
-        return self._call(self._inner.add_many(tasks, on_conflict=on_conflict))
+        self._check_thread("add_many")
+        on_conflict = check_on_conflict(on_conflict)
+        batch = read_batch(tasks)  # here: on the loop, a slow generator would stop all tasks, and could ask nothing
+        return self._call(self._inner.add_many(batch, on_conflict=on_conflict))
 
     def get(self, task_id: str) -> Task:
         """Return a task; `UnknownTask` if there is none."""
@@ -463,9 +471,50 @@ def keep_for_ever(what: object) -> None:
 
 
 _SCHEDULERS: Final[WeakSet[Scheduler]] = WeakSet()
+_FINALIZERS: Final[list[Finalize]] = []  # of this process: one from the first start in it, if it is a child
+
+
+def stop_in_child_process() -> None:
+    """Have the schedulers stopped at the end of a child of `multiprocessing`: if it was forked, it skips `atexit`."""
+    if parent_process() is not None and not _FINALIZERS:
+        _FINALIZERS.append(Finalize(None, stop_at_end, exitpriority=END_PRIORITY))
+
+
+def stop_at_end() -> None:
+    """Stop the schedulers of a child, unless it goes on: as any program, it ends when its last thread does."""
+    if not _FINALIZERS:
+        return
+    _FINALIZERS.clear()
+    if other_threads():
+        threading.Thread(target=stop_after_threads, name="tickwheel-end", daemon=False).start()
+    else:
+        stop_all()
+
+
+def stop_after_threads() -> None:
+    """Wait for the threads that keep this process from ending, and stop the schedulers; it waits for this one, too."""
+    while threads := other_threads():
+        for thread in threads:
+            thread.join()
+    stop_all()
+
+
+def other_threads() -> list[threading.Thread]:
+    """List the threads that the end of this process waits for, but for the main thread and the calling one."""
+    known = {threading.main_thread(), threading.current_thread()}
+    return [thread for thread in threading.enumerate() if not thread.daemon and thread not in known]
+
+
+def stop_all() -> None:
+    for scheduler in list(_SCHEDULERS):
+        try:
+            scheduler.stop()
+        except Exception:
+            log.exception("a scheduler could not be stopped at the end of its process")
 
 
 def _after_fork() -> None:
+    _FINALIZERS.clear()
     for scheduler in list(_SCHEDULERS):
         scheduler._after_fork()
 

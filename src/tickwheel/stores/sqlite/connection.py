@@ -121,6 +121,7 @@ def connect(
     if is_missing(path):
         check_creation(path, create=create)
         flags |= apsw.SQLITE_OPEN_CREATE  # only here: a file that is moved away just now is not made again
+    check_writable(path)
     has_log = Path(f"{path}-wal").exists()
     connection = close_in_children(apsw.Connection(str(path), flags=flags))
     try:
@@ -161,6 +162,28 @@ def check_creation(path: Path, *, create: bool) -> None:
         raise StoreUnavailable(
             f"no such file: {path}; check the path, or create it with `tickwheel add`, `worker` or `serve`"
         )
+
+
+def check_writable(path: Path) -> None:
+    """Raise if a file may only be read, before SQLite opens it: it would make a log beside it with the same rights.
+
+    Such a log keeps the file from being written even when the file itself may be again.
+    """
+    real = path.resolve()  # as SQLite names the log
+    if is_read_only(real):
+        raise StoreUnavailable(f"{path}: it is read-only; let this user write it, and its folder")
+    for beside in (f"{real}-wal", f"{real}-shm"):
+        if is_read_only(beside):
+            raise StoreUnavailable(
+                f"{beside}: it is read-only, and without it {path} cannot be written; let this user write it, and do "
+                "not delete it: it may have tasks that are nowhere else"
+            )
+
+
+def is_read_only(path: Path | str) -> bool:
+    """Tell whether a file is there and may not be written; nothing is opened, for that could drop SQLite's locks."""
+    may = partial(os.access, path, effective_ids=os.access in os.supports_effective_ids)
+    return may(os.F_OK) and not may(os.W_OK)
 
 
 def connect_reader(path: Path) -> apsw.Connection:

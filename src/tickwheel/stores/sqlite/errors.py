@@ -13,7 +13,7 @@ BUSY_MS: Final = 5000  # how long to wait for another process's transaction
 
 CAUSES: Final[list[tuple[type[apsw.Error], str]]] = [
     (apsw.FullError, "the disk is full"),
-    (apsw.ReadOnlyError, "it is read-only"),
+    (apsw.ReadOnlyError, "it, or its folder, is read-only; let this user write both"),
     (apsw.BusyError, f"another process held it for more than {BUSY_MS // 1000} seconds"),
     (apsw.NotADBError, "it is not an SQLite database"),
     (apsw.CorruptError, "it is damaged; restore it from a backup"),
