@@ -129,26 +129,26 @@ class Writer(GroupCommit):
         if len(adding) < 2:  # noqa: PLR2004 - company is two
             return group
         self._connection.execute("SAVEPOINT call")
-        pen = Transaction(self._connection, 0, self._renewals)  # what is inserted brings its times along
+        transaction = Transaction(self._connection, 0, self._renewals)  # what is inserted brings its times along
         tasks = [task for adds in adding.values() for task in adds.tasks]
-        done = pen.insert(tasks, [body for adds in adding.values() for body in adds.bodies])
+        done = transaction.insert(tasks, [body for adds in adding.values() for body in adds.bodies])
         self._connection.execute("RELEASE call")
         if not done:
             return group
         for call, adds in adding.items():
             call.answer = [Conflict(task, added=True) for task in adds.tasks]
-        next(iter(adding)).touched = pen.touched
-        self._counted.update(pen.counted)
-        self._touched.merge(pen.touched)
+        next(iter(adding)).touched = transaction.touched
+        self._counted.update(transaction.counted)
+        self._touched.merge(transaction.touched)
         return [call for call in group if call not in adding]
 
     def _work(self, call: Call) -> None:
-        pen = Transaction(self._connection, self._now_ms(), self._renewals)
-        call.answer = call.work(pen)
-        self._counted.update(pen.counted)
-        call.touched = pen.touched
-        self._touched.merge(pen.touched)
-        self._on_commit += pen.on_commit
+        transaction = Transaction(self._connection, self._now_ms(), self._renewals)
+        call.answer = call.work(transaction)
+        self._counted.update(transaction.counted)
+        call.touched = transaction.touched
+        self._touched.merge(transaction.touched)
+        self._on_commit += transaction.on_commit
 
     def _settle(self) -> None:
         self._connection.executemany(

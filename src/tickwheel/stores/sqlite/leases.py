@@ -68,13 +68,13 @@ def leases(connection: apsw.Connection, now: int, renewals: Renewals) -> tuple[l
 # -- nodes with a lock
 
 
-def join(pen: Transaction, member: Member, locks: NodeLocks, in_place: Callable[[], bool]) -> bool:
+def join(transaction: Transaction, member: Member, locks: NodeLocks, in_place: Callable[[], bool]) -> bool:
     """Write a node that holds its lock; False if its lock file was deleted meanwhile, and it needs another one."""
     if not in_place():
         return False
-    known = {each.lock for each in members(pen.connection)} | {member.lock}
+    known = {each.lock for each in members(transaction.connection)} | {member.lock}
     locks.remove_leftovers(known)
-    pen.connection.execute(
+    transaction.connection.execute(
         SQL["join"],
         (
             member.node,
@@ -88,78 +88,80 @@ def join(pen: Transaction, member: Member, locks: NodeLocks, in_place: Callable[
             member.version,
         ),
     )
-    pen.touched.touch(MEMBERS)
+    transaction.touched.touch(MEMBERS)
     return True
 
 
-def publish(pen: Transaction, node: str, handlers: str | None, version: str) -> None:
+def publish(transaction: Transaction, node: str, handlers: str | None, version: str) -> None:
     """Write which handlers a node has, if it is there."""
-    if pen.connection.execute(SQL["publish"], (handlers, version, node)).get is not None:
-        pen.touched.touch(MEMBERS)
+    if transaction.connection.execute(SQL["publish"], (handlers, version, node)).get is not None:
+        transaction.touched.touch(MEMBERS)
 
 
-def leave(pen: Transaction, member: Member, locks: NodeLocks) -> bool:
+def leave(transaction: Transaction, member: Member, locks: NodeLocks) -> bool:
     """Want no partitions any more; return whether the node is gone: it had none."""
-    if not pen.connection.execute(SQL["is_owner"], (member.node,)).get:
-        return reap(pen, [member.node], locks, lambda _: True) == [member.node]
-    if pen.connection.execute(SQL["deactivate"], (member.node,)).get is not None:
-        pen.touched.touch(MEMBERS)
+    if not transaction.connection.execute(SQL["is_owner"], (member.node,)).get:
+        return reap(transaction, [member.node], locks, lambda _: True) == [member.node]
+    if transaction.connection.execute(SQL["deactivate"], (member.node,)).get is not None:
+        transaction.touched.touch(MEMBERS)
     return False
 
 
-def reap(pen: Transaction, nodes: Iterable[str], locks: NodeLocks, is_dead: Callable[[Member], bool]) -> list[str]:
+def reap(
+    transaction: Transaction, nodes: Iterable[str], locks: NodeLocks, is_dead: Callable[[Member], bool]
+) -> list[str]:
     """Forget nodes, and free what they own, if they are still dead; return those.
 
     Their lock files are deleted when that is committed. If it cannot be, a file that nobody locks shows who is dead.
     """
-    found = {member.node: member for member in members(pen.connection)}
+    found = {member.node: member for member in members(transaction.connection)}
     gone = [found[node] for node in nodes if node in found and is_dead(found[node])]
     for member in gone:
-        pen.touched.touch(*(part for (part,) in pen.connection.execute(SQL["free"], (member.node,))))
-        pen.connection.execute(SQL["leave"], (member.node,))
-        pen.touched.touch(MEMBERS)
-        pen.on_commit.append(partial(locks.remove, member))
+        transaction.touched.touch(*(part for (part,) in transaction.connection.execute(SQL["free"], (member.node,))))
+        transaction.connection.execute(SQL["leave"], (member.node,))
+        transaction.touched.touch(MEMBERS)
+        transaction.on_commit.append(partial(locks.remove, member))
     return [member.node for member in gone]
 
 
 # -- nodes without
 
 
-def beat(pen: Transaction, node: str, ttl_ms: int, handlers: str | None, version: str) -> list[Member]:
+def beat(transaction: Transaction, node: str, ttl_ms: int, handlers: str | None, version: str) -> list[Member]:
     """Say that a node without a lock lives, and return all nodes."""
-    found = {member.node: member for member in members(pen.connection)}
+    found = {member.node: member for member in members(transaction.connection)}
     before = found.get(node)
     if before is None or (before.handlers, before.version) != (handlers, version):
-        pen.touched.touch(MEMBERS)
-    stamp = max(pen.now + ttl_ms, before.expires_at + 1 if before else 0)  # it grows, also after a step back
-    pen.connection.execute(SQL["beat"], (node, stamp, ttl_ms, handlers, version))
-    pen.renewals.left_ms(node, 0, stamp, ttl_ms)
-    return members(pen.connection)
+        transaction.touched.touch(MEMBERS)
+    stamp = max(transaction.now + ttl_ms, before.expires_at + 1 if before else 0)  # it grows, also after a step back
+    transaction.connection.execute(SQL["beat"], (node, stamp, ttl_ms, handlers, version))
+    transaction.renewals.left_ms(node, 0, stamp, ttl_ms)
+    return members(transaction.connection)
 
 
-def forget(pen: Transaction, nodes: Iterable[str], is_gone: Callable[[Member], bool] = lambda _: True) -> None:
+def forget(transaction: Transaction, nodes: Iterable[str], is_gone: Callable[[Member], bool] = lambda _: True) -> None:
     """Forget nodes without a lock, if they are still gone; their leases stay as they are."""
-    found = {member.node: member for member in members(pen.connection) if not member.lock}
+    found = {member.node: member for member in members(transaction.connection) if not member.lock}
     for node in nodes:
         if node in found and is_gone(found[node]):
-            pen.connection.execute(SQL["leave"], (node,))
-            pen.touched.touch(MEMBERS)
+            transaction.connection.execute(SQL["leave"], (node,))
+            transaction.touched.touch(MEMBERS)
 
 
 # -- owners
 
 
-def acquire(pen: Transaction, partitions: Sequence[int], node: str, ttl_ms: int | None) -> list[Lease]:
+def acquire(transaction: Transaction, partitions: Sequence[int], node: str, ttl_ms: int | None) -> list[Lease]:
     """Take leases that nobody holds; without a time they are held until the node releases them, or dies."""
-    rows = list(pen.connection.execute(SQL["partitions"]))
-    nodes = {member.node for member in members(pen.connection)}
-    stamp = FOREVER if ttl_ms is None else pen.now + ttl_ms
+    rows = list(transaction.connection.execute(SQL["partitions"]))
+    nodes = {member.node for member in members(transaction.connection)}
+    stamp = FOREVER if ttl_ms is None else transaction.now + ttl_ms
     got = []
     for part in dict.fromkeys(partitions):
         if not 0 <= part < len(rows):
             continue
         _, owner, epoch, _, seen, seen_ttl_ms, checkpoint = rows[part]
-        if pen.renewals.is_held(part, epoch, seen, seen_ttl_ms) and (seen < FOREVER or owner in nodes):
+        if transaction.renewals.is_held(part, epoch, seen, seen_ttl_ms) and (seen < FOREVER or owner in nodes):
             continue
         lease = Lease(
             partition=part,
@@ -169,19 +171,22 @@ def acquire(pen: Transaction, partitions: Sequence[int], node: str, ttl_ms: int 
             expires_at=None if ttl_ms is None else stamp,
             checkpoint=checkpoint,
         )
-        pen.connection.execute(SQL["lease"], (node, lease.epoch, lease.nonce, stamp, ttl_ms or 0, part))
+        transaction.connection.execute(SQL["lease"], (node, lease.epoch, lease.nonce, stamp, ttl_ms or 0, part))
         if ttl_ms is not None:
-            pen.renewals.left_ms(part, lease.epoch, stamp, ttl_ms)
+            transaction.renewals.left_ms(part, lease.epoch, stamp, ttl_ms)
         got.append(lease)
     return got
 
 
-def renew(pen: Transaction, held: Sequence[Lease], ttl_ms: int) -> list[Lease]:
+def renew(transaction: Transaction, held: Sequence[Lease], ttl_ms: int) -> list[Lease]:
     """Hold on to leases that expire."""
-    renewed = [replace(lease, expires_at=pen.now + ttl_ms) for lease in still_held(pen.connection, held, pen.renewals)]
+    renewed = [
+        replace(lease, expires_at=transaction.now + ttl_ms)
+        for lease in still_held(transaction.connection, held, transaction.renewals)
+    ]
     for lease in renewed:
-        stamp = pen.connection.execute(SQL["renew"], (pen.now + ttl_ms, ttl_ms, lease.partition)).get
-        pen.renewals.left_ms(lease.partition, lease.epoch, stamp, ttl_ms)
+        stamp = transaction.connection.execute(SQL["renew"], (transaction.now + ttl_ms, ttl_ms, lease.partition)).get
+        transaction.renewals.left_ms(lease.partition, lease.epoch, stamp, ttl_ms)
     return renewed
 
 
@@ -190,22 +195,22 @@ def still_held(connection: apsw.Connection, held: Sequence[Lease], renewals: Ren
     return [replace(lease, checkpoint=checkpoint) for lease, checkpoint in held_of(connection, held, renewals).values()]
 
 
-def release(pen: Transaction, held: Sequence[Lease], locks: NodeLocks) -> list[str]:
+def release(transaction: Transaction, held: Sequence[Lease], locks: NodeLocks) -> list[str]:
     """Give leases back; return the nodes that are gone with their last one."""
-    ours = held_of(pen.connection, held, pen.renewals)
-    pen.connection.executemany(SQL["release"], ((part,) for part in ours))
-    pen.touched.touch(*ours)
+    ours = held_of(transaction.connection, held, transaction.renewals)
+    transaction.connection.executemany(SQL["release"], ((part,) for part in ours))
+    transaction.touched.touch(*ours)
     if ours:
-        pen.touched.touch(MEMBERS)
-    leaving = {member.node: member for member in members(pen.connection) if not member.active and member.lock}
+        transaction.touched.touch(MEMBERS)
+    leaving = {member.node: member for member in members(transaction.connection) if not member.active and member.lock}
     nodes = {lease.node for lease, _ in ours.values()}
-    return [node for node in nodes if node in leaving and leave(pen, leaving[node], locks)]
+    return [node for node in nodes if node in leaving and leave(transaction, leaving[node], locks)]
 
 
-def checkpoint(pen: Transaction, held: Sequence[Lease], moment: int) -> None:
+def checkpoint(transaction: Transaction, held: Sequence[Lease], moment: int) -> None:
     """Note how far owned partitions are."""
-    ours = held_of(pen.connection, held, pen.renewals)
+    ours = held_of(transaction.connection, held, transaction.renewals)
     if ours:
-        pen.connection.execute(SQL["keep_changed_at"], (moment,))
-        pen.connection.executemany(SQL["checkpoint"], ((moment, part) for part in ours))
-        pen.connection.execute(SQL["forget_changed_at"], (moment,))
+        transaction.connection.execute(SQL["keep_changed_at"], (moment,))
+        transaction.connection.executemany(SQL["checkpoint"], ((moment, part) for part in ours))
+        transaction.connection.execute(SQL["forget_changed_at"], (moment,))

@@ -14,6 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -96,9 +97,9 @@ class Nodes:
         if not there and await self._enter(node, active=1):
             found = await self._reads.call(owning.members)
         elif there and (there[0].handlers, there[0].version) != said:
-            await self._writes.call(lambda pen: owning.publish(pen, node, *said))
+            await self._writes.call(lambda transaction: owning.publish(transaction, node, *said))
         if self.timed:
-            found = await self._writes.call(lambda pen: owning.beat(pen, node, ttl_ms, *said))
+            found = await self._writes.call(lambda transaction: owning.beat(transaction, node, ttl_ms, *said))
         found = await self._without_dead(found)
         self._watch(found)
         return [member.node for member in found if member.active]
@@ -114,10 +115,10 @@ class Nodes:
         """Let a node want nothing more."""
         ours = self._ours.get(node)
         if ours is None:
-            await self._writes.call(lambda pen: owning.forget(pen, [node]))
+            await self._writes.call(lambda transaction: owning.forget(transaction, [node]))
         else:
             with self._change({node}):
-                if await self._writes.call(lambda pen: owning.leave(pen, ours[1], self._locks)):
+                if await self._writes.call(lambda transaction: owning.leave(transaction, ours[1], self._locks)):
                     self._drop(node)
 
     async def leases(self) -> list[Lease]:
@@ -151,9 +152,9 @@ class Nodes:
                 self.drop_all()
         self.drop_all()
 
-    def give_up(self, pen: Transaction) -> None:
+    def give_up(self, transaction: Transaction) -> None:
         """Forget the nodes of this store, and free what they own; on the writing thread."""
-        owning.reap(pen, list(self._ours), self._locks, lambda _: True)
+        owning.reap(transaction, list(self._ours), self._locks, lambda _: True)
 
     def drop_all(self) -> None:
         """Release all locks; on any thread, when nothing else uses them."""
@@ -168,30 +169,30 @@ class Nodes:
         if node not in self._ours:
             await self._enter(node, active=0)
         if self.timed:
-            return await self._writes.call(lambda pen: owning.acquire(pen, partitions, node, ttl_ms))
+            return await self._writes.call(lambda transaction: owning.acquire(transaction, partitions, node, ttl_ms))
         for _ in range(ATTEMPTS_MAX):
-            got = await self._writes.call(lambda pen: self._acquire(pen, partitions, node))
+            got = await self._writes.call(lambda transaction: self._acquire(transaction, partitions, node))
             if got is not None:
                 return got
             await self._enter(node, active=1)
         raise self._unlockable()
 
-    def _acquire(self, pen: Transaction, partitions: Sequence[int], node: str) -> list[Lease] | None:
+    def _acquire(self, transaction: Transaction, partitions: Sequence[int], node: str) -> list[Lease] | None:
         lock, _ = self._ours[node]
-        if all(member.lock != lock.name for member in owning.members(pen.connection)):
+        if all(member.lock != lock.name for member in owning.members(transaction.connection)):
             return None  # others took us for dead
-        return owning.acquire(pen, partitions, node, None)
+        return owning.acquire(transaction, partitions, node, None)
 
     async def renew(self, leases: Sequence[Lease], ttl_ms: int) -> list[Lease]:
         """Hold on to leases, or see which are still held."""
         if self.timed:
-            return await self._writes.call(lambda pen: owning.renew(pen, leases, ttl_ms))
+            return await self._writes.call(lambda transaction: owning.renew(transaction, leases, ttl_ms))
         return await self._reads.call(lambda file: owning.still_held(file, leases, self._renewals))
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """Give leases back."""
         with self._change({lease.node for lease in leases}):
-            for node in await self._writes.call(lambda pen: owning.release(pen, leases, self._locks)):
+            for node in await self._writes.call(lambda transaction: owning.release(transaction, leases, self._locks)):
                 self._drop(node)
 
     @contextmanager
@@ -217,7 +218,8 @@ class Nodes:
                 lock, member = ours
                 handlers, version = self._published.get(node, NOTHING)
                 wanted = replace(member, active=active, handlers=handlers, version=version)
-                if await self._writes.call(lambda pen: owning.join(pen, wanted, self._locks, lock.in_place)):  # noqa: B023
+                join = partial(owning.join, member=wanted, locks=self._locks, in_place=lock.in_place)
+                if await self._writes.call(join):
                     return True
         raise self._unlockable()
 
@@ -285,12 +287,14 @@ class Nodes:
         silent = [member.node for member in found if not member.lock and member not in alive]
         if dead:
             reaped = await self._writes.call(
-                lambda pen: owning.reap(pen, dead, self._locks, lambda each: not self._is_alive(each))
+                lambda transaction: owning.reap(transaction, dead, self._locks, lambda each: not self._is_alive(each))
             )
             if reaped:
                 log.info("%s: taking over from nodes whose process ended: %s", self._path, ", ".join(reaped))
         if silent:
-            await self._writes.call(lambda pen: owning.forget(pen, silent, lambda each: not self._is_alive(each)))
+            await self._writes.call(
+                lambda transaction: owning.forget(transaction, silent, lambda each: not self._is_alive(each))
+            )
         self._look_again(alive)
         return alive
 

@@ -197,49 +197,51 @@ class SqliteStore:
     async def cancel(self, ids: Sequence[str], reason: str, *, run_only: bool = False) -> list[Task | None]:
         """Cancel tasks, or ask them to stop."""
         validation.check_batch(ids)
-        return await self._writes.call(lambda pen: pen.cancel(ids, reason, run_only=run_only), len(ids))
+        return await self._writes.call(lambda transaction: transaction.cancel(ids, reason, run_only=run_only), len(ids))
 
     async def reschedule(self, task_id: str, run_at: int) -> Task:
         """Move a task."""
         validation.check_moment(run_at)
-        return await self._writes.call(lambda pen: pen.reschedule(task_id, run_at))
+        return await self._writes.call(lambda transaction: transaction.reschedule(task_id, run_at))
 
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
         validation.check_amended(tasks)
-        return await self._writes.call(lambda pen: pen.amend(tasks), len(tasks))
+        return await self._writes.call(lambda transaction: transaction.amend(tasks), len(tasks))
 
     async def remove(self, ids: Sequence[str]) -> list[Task | None]:
         """Delete tasks that do not run."""
         validation.check_batch(ids)
-        return await self._writes.call(lambda pen: pen.remove(ids), len(ids))
+        return await self._writes.call(lambda transaction: transaction.remove(ids), len(ids))
 
     async def pause(self, ids: Sequence[str]) -> list[Task | None]:
         """Keep tasks from beginning."""
         validation.check_batch(ids)
-        return await self._writes.call(lambda pen: pen.each(ids, step_for(transitions.pause)), len(ids))
+        return await self._writes.call(lambda transaction: transaction.each(ids, step_for(transitions.pause)), len(ids))
 
     async def resume(self, ids: Sequence[str], *, run_missed: bool = False) -> list[Task | None]:
         """Let paused tasks begin again."""
         validation.check_batch(ids)
-        return await self._writes.call(lambda pen: pen.resume(ids, run_missed=run_missed), len(ids))
+        return await self._writes.call(lambda transaction: transaction.resume(ids, run_missed=run_missed), len(ids))
 
     async def run_now(self, ids: Sequence[str]) -> list[Task | None]:
         """Let tasks that wait run now."""
         validation.check_batch(ids)
-        return await self._writes.call(lambda pen: pen.run_now(ids), len(ids))
+        return await self._writes.call(lambda transaction: transaction.run_now(ids), len(ids))
 
     async def revive(self, ids: Sequence[str], run_at: int) -> list[Task | None]:
         """Begin tasks that are over once more."""
         validation.check_batch(ids)
         validation.check_moment(run_at)
-        return await self._writes.call(lambda pen: pen.each(ids, step_for(transitions.retry, run_at)), len(ids))
+        return await self._writes.call(
+            lambda transaction: transaction.each(ids, step_for(transitions.retry, run_at)), len(ids)
+        )
 
     async def purge(self, before: int, rest: Rest | None = None) -> int:
         """Delete what was over before a moment, some at a time; if there is nothing to delete, nothing is written."""
         purged = 0
         while await self._reads.call(lambda file: reads.is_past(file, before)):
-            tasks, rows = await self._writes.call(lambda pen: pen.purge(before), PURGE_ROWS)
+            tasks, rows = await self._writes.call(lambda transaction: transaction.purge(before), PURGE_ROWS)
             purged += tasks
             if rows < PURGE_ROWS:
                 break
@@ -307,14 +309,14 @@ class SqliteStore:
     async def claim(self, leases: Sequence[Lease], ids: Sequence[str], until: int) -> list[Task]:
         """Make pending tasks running."""
         validation.check_batch(ids)
-        claimed, passed = await self._writes.call(lambda pen: pen.claim(leases, ids, until), len(ids))
+        claimed, passed = await self._writes.call(lambda transaction: transaction.claim(leases, ids, until), len(ids))
         self._quarantine.report(passed)
         return claimed
 
     async def move(self, leases: Sequence[Lease], ids: Sequence[str], partition: int) -> list[str]:
         """Move pending tasks to another partition."""
         check_move(ids, partition, self.partitions)
-        return await self._writes.call(lambda pen: pen.move(leases, ids, partition), len(ids))
+        return await self._writes.call(lambda transaction: transaction.move(leases, ids, partition), len(ids))
 
     async def finish(self, finishes: Sequence[Finish]) -> list[bool]:
         """Put finished tasks back."""
@@ -327,7 +329,7 @@ class SqliteStore:
             chunk = finishes[first : first + ENCODED_MAX]
             after += [transitions.finish(each.task, each.task, now, each.skipped) for each in chunk]
             bodies += [validation.encode(task) for task in after[first:]]
-        return await self._writes.call(lambda pen: pen.finish(finishes, after, bodies), len(finishes))
+        return await self._writes.call(lambda transaction: transaction.finish(finishes, after, bodies), len(finishes))
 
     async def orphans(self, leases: Sequence[Lease], limit: int) -> list[Task]:
         """List running tasks that were claimed under an earlier lease."""
@@ -339,7 +341,7 @@ class SqliteStore:
     async def checkpoint(self, leases: Sequence[Lease], moment: int) -> None:
         """Note how far owned partitions are."""
         validation.check_moment(moment)
-        await self._writes.call(lambda pen: owning.checkpoint(pen, leases, moment))
+        await self._writes.call(lambda transaction: owning.checkpoint(transaction, leases, moment))
 
     def changes(self, partitions: Sequence[int]) -> AsyncIterator[dict[int, Change]]:
         """Tell in which partitions something changes from now on."""

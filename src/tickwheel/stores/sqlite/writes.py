@@ -43,9 +43,9 @@ class Adds:
     bodies: Sequence[bytes]
     on_conflict: OnConflict
 
-    def __call__(self, pen: "Transaction") -> list[Conflict]:
+    def __call__(self, transaction: "Transaction") -> list[Conflict]:
         """Add them, or raise."""
-        return pen.add(self)
+        return transaction.add(self)
 
 
 class Transaction:
