@@ -392,7 +392,11 @@ from multiprocessing import util
 from pathlib import Path
 
 def tell_end(ended):
-    util.Finalize(None, ended.set, exitpriority=1000)  # before anything else is done at the end of the child
+    # Before anything else is done at the end of the child; from Python 3.13 on, it ends as programs do.
+    if sys.version_info < (3, 13):
+        util.Finalize(None, ended.set, exitpriority=1000)
+    else:
+        threading._register_atexit(ended.set)
 
 def start_child(method, target):
     context = multiprocessing.get_context(method)

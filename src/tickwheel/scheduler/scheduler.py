@@ -475,7 +475,7 @@ _FINALIZERS: Final[list[Finalize]] = []  # of this process: one from the first s
 
 
 def stop_in_child_process() -> None:
-    """Have the schedulers stopped at the end of a child of `multiprocessing`: if it was forked, it skips `atexit`."""
+    """Have schedulers stopped at the end of a child of `multiprocessing`: forked, it skips `atexit` before 3.13."""
     if parent_process() is not None and not _FINALIZERS:
         _FINALIZERS.append(Finalize(None, stop_at_end, exitpriority=END_PRIORITY))
 
