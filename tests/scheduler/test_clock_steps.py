@@ -300,6 +300,58 @@ def test_what_waits_for_a_worker_is_not_missed_when_the_clock_is_set_forward(wor
     world.perform(story)
 
 
+@pytest.mark.parametrize("back_s", [0.1, 0.4, 0.9])
+def test_what_is_added_after_a_small_correction_back_runs_when_it_is_due(world: Steps, back_s: float) -> None:
+    """It is not noticed, and the hand of the wheel stands where the clock was."""
+
+    async def story() -> None:
+        await world.begin()
+        await world.node.add("note", {"what": "before"}, delay=1)
+        await asyncio.sleep(1.02)
+        world.clock.step_wall(-int(back_s * 10**9))
+        due = [await world.node.add("note", {"what": str(delay)}, delay=delay) for delay in (0.07, 0.2, 0.5)]
+        await world.node.add("note", {"what": "series"}, every=0.2)
+        await asyncio.sleep(1.1)
+        for task in due:
+            assert world.runs(task.args["what"]) == [task.run_at]
+        assert len(world.runs("series")) == 5
+        await world.node.stop()
+
+    world.perform(story)
+
+
+@pytest.mark.parametrize(("forward_s", "gap_s", "back_s"), [(2, 0.02, 20), (700, 0.01, 50)])
+def test_what_is_overdue_goes_on_after_steps_in_quick_succession(
+    world: Steps, forward_s: int, gap_s: float, back_s: int
+) -> None:
+    async def story() -> None:
+        await world.begin()
+
+        @world.node.task("alone", concurrency=1)
+        async def alone() -> None:
+            world.ran.append((round(world.clock.monotonic_ns() / 1e6), "alone"))
+            await asyncio.sleep(1)
+
+        await world.node.add_many({"handler": "alone"} for _ in range(100))
+        await asyncio.sleep(59)
+        for number in range(5):  # so that each step is noticed at once
+            await world.node.add("note", {"what": "tick"}, every=0.011 + number * 0.003, id=f"tick-{number}")
+        await asyncio.sleep(1)
+        for seconds, pause_s in ((2, gap_s), (forward_s, 0.01), (-back_s, 0)):
+            world.clock.step_wall(seconds * 10**9)
+            await asyncio.sleep(pause_s)
+        await asyncio.sleep(0.1)
+        for number in range(5):
+            await world.node.cancel(f"tick-{number}")
+        await asyncio.sleep(10)
+        runs = world.runs("alone")
+        assert max(after - before for before, after in pairwise(runs)) < 2_000
+        assert len(runs) >= 69
+        await world.node.stop(0)
+
+    world.perform(story)
+
+
 @pytest.mark.parametrize("how", STARTS)
 def test_a_clock_that_is_set_forward_by_years_makes_no_burst_and_purges_nothing(world: Steps, how: str) -> None:
     async def story() -> None:

@@ -32,6 +32,7 @@ from tickwheel.workers import Workers
 __all__ = ["Dispatcher"]
 
 OUTLIVED_S: Final = 0.5  # between two looks whether a run that outlived its scheduler is over: few have one
+REFUSED_S: Final = 0.1  # before a claim is tried again that was refused
 COLLECTED_MAX: Final = 1_000  # tasks that come due in one step of the loop: some milliseconds
 
 
@@ -167,13 +168,21 @@ class Dispatcher:
             await self._look_again([due for due in entries if due.id not in ids])
 
     async def _look_again(self, refused: list[Due]) -> None:
-        """Enter what could not be claimed as it is now: most of it is over, and some was changed."""
+        """Enter what could not be claimed as it is now: most of it is over, and some was changed.
+
+        Of the rest, nothing is known but that it waits: the clock may have been set back a little.
+        """
         versions = {due.id: due.version for due in refused}
+        waits: list[Due] = []
         for task in await self._store.get(list(versions)):
-            if task is None or task.version == versions[task.id] or isinstance(task, UnreadableTask):
+            if task is None or task.listed_status is not Status.PENDING or isinstance(task, UnreadableTask):
                 continue
-            if task.listed_status is Status.PENDING and task.run_at <= self._loader.loaded_until:
+            if task.version != versions[task.id] and task.run_at <= self._loader.loaded_until:
                 self._loader.enter([due_entry(task)])
+            elif task.version == versions[task.id]:
+                waits.append(due_entry(task))
+        if waits:
+            asyncio.get_running_loop().call_later(REFUSED_S, self._try_again, waits)
 
     # -- what is being changed in this process
 

@@ -40,10 +40,11 @@ WHEEL_MAX: Final = 50_000  # entries that wait on the wheel, but for those that 
 class DueIndex:
     """What the engine knows of the tasks it will run: one entry for each, on the wheel or ready."""
 
-    def __init__(self, origin: int) -> None:
+    def __init__(self, origin: int, ahead_ms: int = 0) -> None:
         self.wheel = DueWheel(origin)
         self.ready = ReadyTasks()
-        self._soon: dict[str, Due] = {}  # due in a moment, and not claimed before: they may run at most once
+        self._ahead_ms = ahead_ms  # how long before it is due a task may be claimed
+        self._soon: dict[str, Due] = {}  # the hand has passed them, and they may not be claimed yet
         self._ticks = 0  # of wheels before this one
 
     def put(self, due: Due, now: int) -> None:
@@ -54,10 +55,15 @@ class DueIndex:
             self.wheel.put(due)
             return
         self.wheel.drop(due.id)  # the hand has passed it
-        if due.at_most_once and due.run_at > now:
-            self._soon[due.id] = due  # the hand is ahead of the clock, and this is not claimed ahead
+        if self._claimable_at(due) > now:  # the hand is ahead of the clock, which may also have been set back a little
+            self.ready.drop(due.id)
+            self._soon[due.id] = due
         else:
             self.ready.put(due)
+
+    def _claimable_at(self, due: Due) -> int:
+        """Return from when on a task may be claimed: one that may run at most once is not claimed ahead."""
+        return due.run_at if due.at_most_once else due.run_at - self._ahead_ms
 
     def drop(self, task_id: str) -> None:
         """Take a task out, if it is there."""
@@ -109,24 +115,24 @@ class DueIndex:
         return until - 1
 
     def collect(self, now: int, until: int, limit: int) -> bool:
-        """Move tasks that are due until a moment from the wheel to the heaps; False if there may be more."""
+        """Move tasks that may be claimed until a moment from the wheel to the others; False if there may be more."""
         entries = self.wheel.take(until, limit)
         for due in entries:
-            if due.at_most_once and due.run_at > now:
-                self._soon[due.id] = due  # it is not claimed ahead
+            if due.run_at > (now if due.at_most_once else until):
+                self._soon[due.id] = due
             else:
                 self.ready.put(due)
         return len(entries) < limit
 
     def collect_due(self, now: int) -> None:
-        """Move tasks that may run at most once to the heaps, when they are due and not before."""
-        for due in [due for due in self._soon.values() if due.run_at <= now]:
+        """Move tasks that the hand has passed to the others, when they may be claimed and not before."""
+        for due in [due for due in self._soon.values() if self._claimable_at(due) <= now]:
             del self._soon[due.id]
             self.ready.put(due)
 
     def next_soon(self) -> int | None:
-        """Return when the first of the tasks is due that are not claimed ahead; None if there is none."""
-        return min((due.run_at for due in self._soon.values()), default=None)
+        """Return when the first of the tasks may be claimed that the hand has passed; None if there is none."""
+        return min(map(self._claimable_at, self._soon.values()), default=None)
 
     def oldest_due(self, now: int) -> int | None:
         """Return since when the oldest task has been due; None if none is."""

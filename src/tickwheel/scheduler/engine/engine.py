@@ -83,7 +83,7 @@ class Engine:
         self._changed = changed  # in the due index, or in what can begin
         self._claiming = claiming
         self._steps = ClockSteps(clock.time_ns, clock.monotonic_ns)
-        self._index = DueIndex(self._now())
+        self._index = DueIndex(self._now(), options.ahead_ms)
         self._registry = registry
         self._workers = workers
         self._ownership = ownership = Ownership(

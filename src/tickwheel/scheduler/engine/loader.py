@@ -127,7 +127,7 @@ class Loader:
         self.refresh()
 
     def _reload(self) -> None:
-        self._set_back = False
+        self._set_back, self._stale = False, True
         self._index.clear(self._now())
         self._queues.forget(self._now())
 
