@@ -365,6 +365,14 @@ class Witness:
         self.note(f"{name!r} is due {(before - due_at) / 1000} s earlier, in {due_at - self.now} ms")
         return True
 
+    def set_back_later(self, modelled: Modelled, due_at: int) -> bool:
+        """Let what follows a run wait for another time after the clock was set back; return whether it may."""
+        new = None if modelled.later is None else modelled.later[2]
+        if new is None or not any(new.set_back(due_at, now) for now in self.moments()):
+            return False
+        new.origin = due_at
+        return True
+
     def moments(self) -> Iterator[int]:
         """List what the clock shows, and what it would show without its last steps: they may come after a decision."""
         yield (now := self.now)
@@ -376,6 +384,12 @@ class Witness:
         """Witness that a node changed the time of a task."""
         if before is None or after is None or before.version == after.version:
             return
+        if before.following != after.following and after.following is not None:
+            self.note(f"{after.id!r} is to follow from {after.following.task.run_at - self.now} ms on")
+            if not self.set_back_later(self.model[after.id], after.following.task.run_at):
+                self.complain(f"what follows {after.id!r} is {after.following}: {self.model[after.id]}, {before}")
+            if (before.run_at, before.next_at) == (after.run_at, after.next_at):
+                return
         if not self.set_back(after.id, self.model[after.id], after):
             self.complain(
                 f"{after.id!r} is due in {after.run_at - self.now} ms instead: {self.model[after.id]}, {before}"

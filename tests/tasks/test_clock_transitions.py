@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tickwheel.tasks import transitions
 from tickwheel.tasks.policies import LatePolicy
-from tickwheel.tasks.record import LastRun, RunStatus, Status, Task
+from tickwheel.tasks.record import Following, LastRun, RunStatus, Status, Task
 from tickwheel.tasks.triggers import Cron, Every
 
 HOUR = 3_600_000
@@ -144,6 +144,17 @@ def test_a_series_whose_next_points_are_spoken_for_is_not_taken_for_one_of_a_clo
     asked = transitions.run_now(replace(after, run_at=after.run_at + 2_000), BEFORE + 20)
     resumed = transitions.resume(asked, BEFORE + 30)
     assert (resumed.paused, resumed.next_at) == (False, BEFORE + 4_000)
+
+
+@pytest.mark.parametrize("how", ["replace", "update"])
+def test_what_is_to_follow_a_wait_goes_on_from_now_as_well(how: Any) -> None:
+    other = replace(SECOND, trigger=Every(interval_ms=5_000), run_at=BEFORE + 5_000, occurrence_at=BEFORE + 5_000)
+    waits = replace(SECOND, run_at=NOW + 500, occurrence_at=NOW + 500, following=Following(how, other))
+    corrected = transitions.set_back(waits, NOW)
+    assert corrected.run_at == NOW + 500
+    assert corrected.following is not None
+    assert NOW < corrected.following.task.run_at <= NOW + 5_000
+    assert transitions.set_back(corrected, NOW) is corrected
 
 
 def test_a_first_run_that_was_asked_for_is_kept_by_an_extra_run() -> None:

@@ -27,6 +27,7 @@ def set_back(task: Task, now: int, before: int = 0) -> Task:
 
     `before` is what the clock showed then, as far as it is known: nothing is known of when a series was resumed.
     """
+    task = _set_back_following(task, now)
     if task.next_at is not None and task.next_at == task.retry_at and not task.has_begun:
         if task.next_at > now + STEP_MS:  # `retry` asked for it now, by a clock that was ahead
             task = replace(task, next_at=now, retry_at=now, grid_at=point_used_up(task, now))
@@ -51,6 +52,17 @@ def set_back_since_claim(task: Task, now: int) -> Task:
     Of one that is due, nothing can be said: a series may wait for longer than its interval by itself.
     """
     return set_back(task, now) if task.run_at > now + STEP_MS else task
+
+
+def _set_back_following(task: Task, now: int) -> Task:
+    """Do the same with the series that a task is to be from its next occurrence on."""
+    following = task.following
+    if following is None or following.how == "debounce" or following.keeps_time:
+        return task
+    point = _point_from_now(following.task, following.task.run_at, now, 0, 0)
+    if point is None:
+        return task
+    return replace(task, following=replace(following, task=replace(following.task, run_at=point, occurrence_at=point)))
 
 
 def _point_from_now(task: Task, due_at: int, now: int, before: int, passed_ms: int) -> int | None:
