@@ -12,6 +12,7 @@ what to do:
 import re
 from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
+from reprlib import Repr
 from typing import Any, Self, cast
 
 __all__ = [
@@ -121,6 +122,8 @@ SHOWN_CHARS_MAX = 80
 
 # Python refuses to print integers of more digits than an option of it says, and takes long for many.
 SHOWN_BITS_MAX = 2048
+SHOWN_ITEMS_MAX = 10  # of a container, and of those in it; more would not fit anyway
+NAME_CHARS_MAX = 255  # that a name may have
 
 
 class TickwheelError(Exception):
@@ -150,22 +153,42 @@ class MissingExtra(TickwheelError, ImportError):
         super().__init__(f"{part} need {package}, which is not installed: pip install 'tickwheel[{extra}]'")
 
 
+_shortened = Repr()
+_shortened.maxlist = _shortened.maxtuple = _shortened.maxdict = _shortened.maxset = SHOWN_ITEMS_MAX
+_shortened.maxfrozenset = SHOWN_ITEMS_MAX
+_shortened.maxstring = _shortened.maxother = _shortened.maxlong = SHOWN_CHARS_MAX
+
+
 def shown(value: object) -> str:
     """Return a value as a message shows it: shortened to a line, also if it cannot be printed."""
-    name = type(value).__name__
-    if issubclass(type(value), int) and int.bit_length(cast("int", value)) > SHOWN_BITS_MAX:  # runs no code of it
-        return f"<{name} too large to print>"
+    kind = type(value)
+    if issubclass(kind, int) and int.bit_length(cast("int", value)) > SHOWN_BITS_MAX:  # runs no code of it
+        return f"<{kind.__name__} too large to print>"
+    if hasattr(kind, "__dataclass_fields__"):  # it would print all that it consists of
+        return f"<{kind.__name__}>"
     try:
-        text = repr(value)
+        if issubclass(kind, (str, bytes, bytearray)) and len(cast("str", value)) > SHOWN_CHARS_MAX:
+            text = repr(cast("str", value)[: SHOWN_CHARS_MAX + 1])
+        elif kind in (list, tuple, dict, set, frozenset):
+            text = _shortened.repr(value)
+        else:
+            text = repr(value)
     except Exception:  # noqa: BLE001 - what the caller did wrong is told all the same
-        return f"<{name}, whose repr() fails>"
+        return f"<{kind.__name__}, whose repr() fails>"
     return text if len(text) <= SHOWN_CHARS_MAX else f"{text[: SHOWN_CHARS_MAX - 3]}..."
+
+
+def closest(name: str, known: Sequence[str]) -> str | None:
+    """Return which name was probably meant; None if there is none like it, or it is longer than any name."""
+    if len(name) > NAME_CHARS_MAX:
+        return None
+    return next(iter(get_close_matches(name, known, n=1)), None)
 
 
 def hint(name: str, known: Sequence[str]) -> str:
     """Say which name was probably meant, or which there are."""
-    near = get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+    near = closest(name, known)
+    return f"there are {', '.join(known)}" if near is None else f"did you mean {near!r}?"
 
 
 def rebuild(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException:
@@ -550,8 +573,8 @@ class UnknownHandler(TickwheelError, LookupError):
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name = name
-        close = get_close_matches(name, known, n=1)
-        advice = f"did you mean {close[0]!r}?" if close else "register it with @scheduler.task(name)"
+        near = closest(name, known)
+        advice = f"did you mean {near!r}?" if near else "register it with @scheduler.task(name)"
         super().__init__(f"no handler {shown(name)} here; {advice}")
 
 
@@ -1020,8 +1043,8 @@ class MissingRule(TickwheelError, LookupError):
 
     def __init__(self, node: str, known: Sequence[str]) -> None:
         self.node = node
-        close = get_close_matches(node, known, n=1)
-        advice = f"did you mean {close[0]!r}?" if close else f"there are rules for {', '.join(known) or 'none'}"
+        near = closest(node, known)
+        advice = f"did you mean {near!r}?" if near else f"there are rules for {', '.join(known) or 'none'}"
         super().__init__(f"no TimeoutRule for node {shown(node)}; {advice}")
 
 
@@ -1042,8 +1065,8 @@ class UnknownProcess(TickwheelError, LookupError):
 
     def __init__(self, process: str, known: Sequence[str]) -> None:
         self.process = process
-        close = get_close_matches(process, known, n=1)
-        advice = f"did you mean {close[0]!r}?" if close else "deploy its BPMN file first"
+        near = closest(process, known)
+        advice = f"did you mean {near!r}?" if near else "deploy its BPMN file first"
         super().__init__(f"no process {shown(process)} here; {advice}")
 
 

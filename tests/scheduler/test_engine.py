@@ -70,6 +70,28 @@ def test_tasks_run_whatever_task_factory_the_loop_has(world: World, factory: Any
     world.play(story)
 
 
+def test_others_have_their_turn_while_a_large_batch_is_checked() -> None:
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        async with AsyncScheduler("memory://", run=False) as scheduler:
+            other = asyncio.create_task(take_turns())
+            many = [{"handler": "h", "args": {"numbers": list(range(20_000))}} for _ in range(50)]
+            await asyncio.sleep(0)
+            before = turns
+            await scheduler.add_many(many)
+            assert turns - before >= 5
+            other.cancel()
+
+    asyncio.run(main())
+
+
 def test_a_cancelled_task_does_not_run(world: World) -> None:
     async def story(scheduler: AsyncScheduler) -> None:
         await scheduler.add("note", {"what": "paid"}, delay="30m", id="order-7")

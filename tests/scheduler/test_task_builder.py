@@ -1,5 +1,6 @@
 """What a caller says becomes a task, or an error that says what to do; nothing in between."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -18,6 +19,16 @@ HANDLER = Handler(name="orders.cancel", function=print, retry=RetryPolicy(retrie
 DOUBLED: list[Any] = []  # a few lists that contain each other; as JSON, they would have no end
 for _ in range(60):
     DOUBLED = [DOUBLED, DOUBLED]
+
+AROUND: dict[str, Any] = {}  # which contains itself, many times
+AROUND.update({str(number): AROUND for number in range(100_000)})
+
+
+@dataclass
+class Parcel:
+    """An object that is written as what it consists of."""
+
+    content: Any
 
 
 def make(args: Any = None, **wishes: Any) -> Task:
@@ -107,6 +118,15 @@ def test_policies_are_said_in_short_or_in_full() -> None:
         ({"args": {"x": "y" * 300_000}}, PayloadTooLarge),
         ({"args": {"x": DOUBLED}}, PayloadTooLarge),
         ({"meta": {"x": DOUBLED}}, PayloadTooLarge),
+        ({"args": AROUND}, PayloadTooLarge),
+        ({"args": {"x": Parcel(DOUBLED)}}, PayloadTooLarge),
+        ({"args": {"x": b"y" * 300_000}}, PayloadTooLarge),
+        ({"args": {"x": {str(number) for number in range(100_000)}}}, PayloadTooLarge),
+        ({"args": DOUBLED}, InvalidTask),
+        ({"tags": DOUBLED}, InvalidTask),
+        ({"priority": DOUBLED}, InvalidTask),
+        ({"timeout": Parcel(DOUBLED)}, InvalidDuration),
+        ({"late": "x" * 10_000_000}, InvalidSchedule),
     ],
 )
 def test_each_mistake_has_an_error_of_its_own(wishes: dict[str, Any], error: type[Exception]) -> None:

@@ -77,7 +77,7 @@ def find_scheduler(target: str) -> Scheduler | AsyncScheduler:
     sys.path.insert(0, str(Path.cwd()))
     try:
         found = getattr(importlib.import_module(module_name), name or "scheduler")
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError, TypeError) as error:  # the last two, of an empty or relative name
         raise InvalidTask(f"there is no scheduler at {target!r}: {error}; write it as module:name") from error
     if not isinstance(found, (Scheduler, AsyncScheduler)):
         raise InvalidTask(f"{target!r} is a {type(found).__name__}, not a Scheduler")
@@ -132,7 +132,7 @@ def read_args(text: str) -> dict[str, Any]:
     """Read the arguments of a task."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:  # what the shell gave may be no text
         raise InvalidTask(f"arguments are a JSON object, like '{{\"order_id\": 7}}': {error}") from None
 
 

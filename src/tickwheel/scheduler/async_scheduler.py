@@ -64,6 +64,7 @@ __all__ = ["AsyncScheduler", "read_batch"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Tasks of a URL whose functions are still on a thread, though their scheduler was stopped; a child has no threads.
+DRAFTED_S: Final = 0.005  # tasks of a batch are checked for so long before others on the loop have their turn
 OUTLIVING: Final[dict[str, set[str]]] = {}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=OUTLIVING.clear)
@@ -344,7 +345,13 @@ class AsyncScheduler(Verbs):
         await self._set_clock()
         now_ns = self._now_ns()
         new_ids = self._new_ids(now_ns // 1_000_000, len(wanted))
-        drafts = [self._draft(wishes, new_ids, now_ns) for wishes in wanted]
+        drafts, loop = list[Task](), asyncio.get_running_loop()
+        rest_at_s = loop.time() + DRAFTED_S
+        for wishes in wanted:
+            drafts.append(self._draft(wishes, new_ids, now_ns))
+            if loop.time() > rest_at_s:  # others on the loop have their turn before the rest
+                await asyncio.sleep(0)
+                rest_at_s = loop.time() + DRAFTED_S
         return [_marked(conflict, on_conflict) for conflict in await self._add_noted(drafts, on_conflict)]
 
     # -- asking

@@ -18,6 +18,7 @@ What a value is, its type says: `isinstance` asks the value for its `__class__` 
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from itertools import islice
 from math import isfinite
@@ -52,6 +53,8 @@ SPAN_MS_MAX: Final = 31_557_600_000_000  # 1,000 years, the longest duration the
 MOMENT_MAX: Final = 2**53 - 1  # exact as a float, which is how some stores and readers keep it: 285,000 years
 DEPTH_MAX: Final = 100  # of containers within each other: readers recurse, and may be deep in a program themselves
 PAYLOAD_BYTES_MAX: Final = 256 * 1024  # of arguments and metadata, and again of result and error
+ITEM_BYTES: Final = 2  # of JSON, for an item of a list: a digit and a comma, at the least
+PAIR_BYTES: Final = 5  # and for a name and its value: "":1,
 SLACK_BYTES: Final = 32 * 1024  # of what is not much too long, it is said how long it is
 JSON_INT_MIN: Final = -(2**63)  # what readers of JSON take: 64 bits, with a sign or without
 JSON_INT_MAX: Final = 2**64 - 1
@@ -152,12 +155,12 @@ def sayable(text: str) -> bool:
 class Room:
     """How much more a copy may take: the JSON of a few lists that contain each other many times has no end."""
 
-    def __init__(self, field: str) -> None:
+    def __init__(self, field: str, left: int = PAYLOAD_BYTES_MAX + SLACK_BYTES) -> None:
         self._field = field
-        self.left = PAYLOAD_BYTES_MAX + SLACK_BYTES  # of JSON, at the least; it is measured when it is written
+        self.left = left  # bytes of JSON, at the least; it is measured when it is written
 
     def take(self, size: int) -> None:
-        """Count something that is copied; raise if that is too much."""
+        """Count something before it is copied; raise if that is too much."""
         self.left -= size
         if self.left < 0:
             error = PayloadTooLarge(f"the data of {self._field}", None, PAYLOAD_BYTES_MAX)
@@ -178,7 +181,6 @@ def json_value(field: str, value: object) -> Any:
 
 
 def _json_value(field: str, value: object, depth: int, room: Room) -> Any:  # noqa: PLR0911 - one for each kind of value
-    room.take(2)  # with what is between it and the next
     if value is None or value is True or value is False:
         return value
     if is_a(value, str):
@@ -194,16 +196,19 @@ def _json_value(field: str, value: object, depth: int, room: Room) -> Any:  # no
     if is_a(value, Mapping):  # type: ignore[type-abstract]
         return _json_mapping(field, value, depth + 1, room)
     if is_a(value, list) or is_a(value, tuple):
-        return [_json_value(field, each, depth + 1, room) for each in items_of(field, value, room.left)]
+        items = items_of(field, value, room.left // ITEM_BYTES)
+        room.take(len(items) * ITEM_BYTES)
+        return [_json_value(field, each, depth + 1, room) for each in items]
     return _json_other(field, value, depth + 1, room)
 
 
 def _json_mapping(field: str, value: Mapping[Any, Any], depth: int, room: Room) -> dict[str, Any]:
     copy: dict[str, Any] = {}
     try:
-        items = [(name, each) for name, each in islice(value.items(), room.left + 1)]
+        items = [(name, each) for name, each in islice(value.items(), room.left // PAIR_BYTES + 1)]
     except Exception as error:  # whatever a class of the caller's raises
         raise _unfit(field, f"a {type(value).__name__} whose items() raises {type(error).__name__}") from error
+    room.take(len(items) * PAIR_BYTES)
     for name, each in items:
         if not is_a(name, str):
             raise _unfit(field, f"the name {shown(name)}, which is not text")
@@ -237,12 +242,42 @@ def _json_text(field: str, value: str, room: Room) -> str:
 def _json_other(field: str, value: object, depth: int, room: Room) -> Any:
     """Write times, ids, dataclasses and the like as the library for JSON does: as text, or as what they consist of."""
     try:
+        _weigh(value, 0, Room(field, room.left))  # the library counts nothing
         written = msgspec.to_builtins(value, builtin_types=())
+    except PayloadTooLarge:
+        raise
     except Exception as error:  # of its own, or of the caller's class
         raise _unfit(field, f"a {type(value).__name__}, which cannot be kept as JSON") from error
     if type(written) is type(value):
         raise _unfit(field, f"a {type(value).__name__}, which cannot be kept as JSON")
     return _json_value(field, written, depth, room)
+
+
+def _weigh(value: object, depth: int, room: Room) -> None:
+    """Count what a value consists of, as far as the library for JSON would write it."""
+    if is_a(value, str) or is_a(value, bytes) or is_a(value, bytearray) or is_a(value, memoryview):
+        room.take(len(value))
+        return
+    if depth > DEPTH_MAX:
+        raise ValueError("too deep")
+    for part in _parts_of(value):
+        room.take(ITEM_BYTES)
+        _weigh(part, depth + 1, room)
+
+
+def _parts_of(value: object) -> Iterable[object]:
+    kind = type(value)
+    if value is None or kind is int or kind is float or kind is bool:
+        return ()
+    if is_a(value, list) or is_a(value, tuple):
+        return value
+    if is_a(value, Mapping):  # type: ignore[type-abstract]
+        return (part for pair in value.items() for part in pair)
+    if is_a(value, AbstractSet):  # type: ignore[type-abstract]
+        return value
+    names: Iterable[str] = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", ())
+    names = names or [each.name for each in getattr(kind, "__attrs_attrs__", ())]
+    return (getattr(value, name, None) for name in names)
 
 
 def _unfit(field: str, what: str) -> TickwheelError:

@@ -7,6 +7,7 @@ leave        the last store of this process brings the log back into the file
 """
 
 import asyncio
+import errno
 import os
 import stat
 import time
@@ -50,6 +51,7 @@ class Database:
         """Open a file, or create it if that is wanted; what is not ours is left as it is."""
         with OPENING.lock:
             writer = reader = None
+            check_links(path)
             check_name(path)
             try:
                 writer = connect(path, schema, prepare, create=create)
@@ -137,6 +139,17 @@ def connect(
         connection.close(force=True)
         raise
     return connection
+
+
+def check_links(path: Path) -> None:
+    """Raise if symbolic links lead in a circle."""
+    try:
+        path.resolve().stat()
+    except FileNotFoundError:
+        pass
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:
+            raise StoreUnavailable(f"{path}: its symbolic links lead in a circle; give the file itself") from error
 
 
 def is_missing(path: Path) -> bool:
