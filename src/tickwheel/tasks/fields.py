@@ -275,8 +275,8 @@ def _parts_of(value: object) -> Iterable[object]:
         return (part for pair in value.items() for part in pair)
     if is_a(value, AbstractSet):  # type: ignore[type-abstract]
         return value
-    names: Iterable[str] = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", ())
-    names = names or [each.name for each in getattr(kind, "__attrs_attrs__", ())]
+    names = [*getattr(kind, "__struct_fields__", ()), *getattr(kind, "__dataclass_fields__", ())]
+    names += [each.name for each in getattr(kind, "__attrs_attrs__", ())]
     return (getattr(value, name, None) for name in names)
 
 
