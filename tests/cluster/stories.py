@@ -9,11 +9,18 @@ from typing import Protocol
 from tests.cluster.checker import EVERYBODY, Fault
 from tests.cluster.nodes import Nodes, now_ns
 from tests.cluster.stream import Stream
-from tickwheel.stores import open_store
+from tickwheel.stores import Store, open_store
 from tickwheel.stores.contract import Change
 from tickwheel.testing.stores.scenario import task
 
-__all__ = ["hints_are_heard_again", "one_is_killed_and_one_suspended", "server_crashes", "something_happens", "told"]
+__all__ = [
+    "hints_are_heard_again",
+    "one_is_killed_and_one_suspended",
+    "server_crashes",
+    "something_happens",
+    "told",
+    "what_changes_right_before_the_end_is_told",
+]
 
 Blow = Callable[[], Awaitable[None]]
 
@@ -106,3 +113,35 @@ async def hints_are_heard_again(url: str, server: Server) -> None:
     assert await told(heard, 9)
     await listener.close()
     await adder.close()
+
+
+async def what_changes_right_before_the_end_is_told(url: str, *, served: bool = True) -> None:
+    """What a store changes, and is closed at once, is heard by another."""
+    listener, owner = await open_store(url), await open_store(url)
+    await owner.add([task(f"{number}", partition=number, run_at=10**13) for number in range(5)])
+    [lease] = await owner.acquire([6], "node", 60_000)
+    await listener.heartbeat("listener", 60_000)  # an SQLite file tells its nodes only
+    heard = listener.changes(range(64))
+    if served:
+        assert len(await anext(heard)) == 64  # it listens, and may have missed something
+
+    async def change(work: Callable[[Store], Awaitable[object]], partitions: set[int]) -> None:
+        store = await open_store(url)
+        await work(store)
+        await store.close()
+        async with asyncio.timeout(60):
+            left = set(partitions)
+            while left:
+                told_of = set(await anext(heard))
+                assert len(told_of) < 64  # not of all of them, in case something was missed
+                left -= told_of
+
+    await change(lambda store: store.cancel(["0"], ""), {0})
+    await change(lambda store: store.remove(["1"]), {1})
+    await change(lambda store: store.reschedule("2", 0), {2})
+    await change(lambda store: store.pause(["3"]), {3})
+    await change(lambda store: store.add([task("4", partition=4)], "replace"), {4})
+    await change(lambda store: store.add([task("5", partition=5), task("7", partition=7)]), {5, 7})
+    await change(lambda store: store.release([lease]), {6})
+    await owner.close()
+    await listener.close()

@@ -233,7 +233,10 @@ class Store(Protocol):
         """Whether `finish` is rejected only once another node has a newer epoch; otherwise also by an expired lease."""
 
     async def close(self) -> None:
-        """Let go of it; nothing acknowledged is lost."""
+        """Let go of it; nothing acknowledged is lost.
+
+        What `changes` of others has not been told of yet is told first, if that takes no longer than some seconds.
+        """
 
     async def time(self) -> int:
         """Read the store's own clock, by which leases expire."""

@@ -18,6 +18,7 @@ from tickwheel.errors import StoreClosed, TickwheelError
 from tickwheel.stores import validation
 from tickwheel.stores.contract import Conflict, OnConflict
 from tickwheel.stores.mutations import settle
+from tickwheel.stores.wire import Spell, Wire
 from tickwheel.tasks.record import Task
 
 __all__ = ["Adder", "Call", "settle_group"]
@@ -43,20 +44,21 @@ class Call:
 class Adder:
     """Writes what is added, in groups.
 
-    `add_all` adds tasks if none of them is there, and says whether it did; `settle` brings calls to what is there;
-    `tell` is told of the partitions that something came into.
+    `add_all` adds tasks if none of them is there, and says whether it did; `settle` brings calls to what is there. Both
+    carry the hint of what they write, if they are given how to spell it. `wire` is told of the partitions that
+    something came into; without one, that is heard of in another way.
     """
 
     def __init__(
         self,
-        add_all: Callable[[list[Task], list[bytes]], Awaitable[bool]],
-        settle: Callable[[list[Call]], Awaitable[None]],
-        tell: Callable[[set[int]], None],
+        add_all: Callable[[list[Task], list[bytes], Spell | None], Awaitable[bool]],
+        settle: Callable[[list[Call], Spell | None], Awaitable[None]],
+        wire: Wire | None,
         rows_max: int = GROUP_ROWS_MAX,
     ) -> None:
         self._add_all = add_all
         self._settle = settle
-        self._tell = tell
+        self._wire = wire
         self._rows_max = rows_max
         self._waiting: deque[Call] = deque()
         self._room = asyncio.Semaphore(WAITING_MAX)
@@ -100,27 +102,31 @@ class Adder:
         return group
 
     async def _write_group(self, group: list[Call]) -> None:
+        spell = None if self._wire is None else self._wire.carried()
         try:
-            if not await self._add_new(group):
-                await self._settle(group)
+            if not await self._add_new(group, spell):
+                await self._settle(group, spell)
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is their answer
             for call in group:
                 call.answer = error  # type: ignore[assignment] # only here can it be any
         for call in group:
+            if self._wire is not None and not isinstance(
+                call.answer, BaseException
+            ):  # also if nobody waits for the answer any more
+                self._wire.tell({task.partition for task in call.tasks}, carried=spell is not None)
             if call.future.done():
                 continue
             if isinstance(call.answer, BaseException):
                 call.future.set_exception(call.answer)
             else:
                 call.future.set_result(call.answer)
-                self._tell({task.partition for task in call.tasks})
 
-    async def _add_new(self, group: list[Call]) -> bool:
+    async def _add_new(self, group: list[Call], spell: Spell | None) -> bool:
         """Add everything, if nothing of it is there."""
         tasks = [task for call in group for task in call.tasks]
         if len({task.id for task in tasks}) < len(tasks):
             return False
-        if tasks and not await self._add_all(tasks, [body for call in group for body in call.bodies]):
+        if tasks and not await self._add_all(tasks, [body for call in group for body in call.bodies], spell):
             return False
         for call in group:
             call.answer = [Conflict(task, added=True) for task in call.tasks]

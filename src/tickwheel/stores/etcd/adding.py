@@ -31,7 +31,7 @@ class Additions:
         self._ground = ground
         self._last = 0  # number that we know of
 
-    async def add_all(self, tasks: list[Task], _: list[bytes]) -> bool:
+    async def add_all(self, tasks: list[Task], _bodies: list[bytes], _spell: object = None) -> bool:
         """Add tasks if none of them is there, and say whether that was so; many at once are always looked for."""
         if len(tasks) > UNREAD_MAX:
             return False
@@ -52,7 +52,7 @@ class Additions:
             self._last = last + (secrets.randbelow(len(tasks) * APART**turn) if turn else 0)
         return False
 
-    async def settle(self, group: list[Call]) -> None:
+    async def settle(self, group: list[Call], _spell: object = None) -> None:
         """Bring calls to what is there."""
         await self._ground.transact(lambda: self._plan(group))
 

@@ -59,7 +59,7 @@ class EtcdStore(Mutations):
         self._wire = Wire(ground)
         additions = Additions(ground)
         # Nobody has to be told: who listens to the cluster hears of every write.
-        self._adder = Adder(additions.add_all, additions.settle, lambda _: None, GROUP_TASKS_MAX)
+        self._adder = Adder(additions.add_all, additions.settle, None, GROUP_TASKS_MAX)
         self._claims = Claims(ground, tenure)
         self._nodes = Nodes(ground, tenure)
 

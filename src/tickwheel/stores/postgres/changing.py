@@ -1,7 +1,7 @@
 """What anyone may do to tasks that are there: each is locked, changed by the rules of all stores, and put back."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from tickwheel.errors import UnknownTask
@@ -10,10 +10,11 @@ from tickwheel.stores.contract import Rest
 from tickwheel.stores.postgres.rows import NUMBERS, STATUSES, columns_of, task_of
 from tickwheel.stores.postgres.sessions import Connection, Sessions
 from tickwheel.stores.postgres.statements import SQL
+from tickwheel.stores.wire import Spell
 from tickwheel.tasks import transitions
 from tickwheel.tasks.record import Status, Task
 
-__all__ = ["amend", "change_each", "count", "loaded", "place", "purge", "remove"]
+__all__ = ["amend", "change_each", "count", "loaded", "notify", "place", "purge", "remove"]
 
 PURGE_ROWS: Final = 1000  # deleted in one transaction, so that nobody waits long for it
 
@@ -26,7 +27,7 @@ async def loaded(connection: Connection, ids: Sequence[str], *, locked: bool) ->
 
 
 async def change_each(
-    sessions: Sessions, ids: Sequence[str], step: Callable[[Task], Task]
+    sessions: Sessions, ids: Sequence[str], step: Callable[[Task], Task], spell: Spell | None
 ) -> tuple[list[Task | None], set[int]]:
     """Take a step with each task that is there; return how they are now, and where something changed."""
 
@@ -41,12 +42,13 @@ async def change_each(
         changed = [task for task_id, task in now.items() if task is not there[task_id]]
         await place(connection, changed)
         await count(connection, moved(there, changed))
+        await notify(sessions, connection, spell, changed)
         return answers, {task.partition for task in changed}
 
     return await sessions.transact(work)
 
 
-async def amend(sessions: Sessions, tasks: Sequence[Task], moment: int) -> list[Task]:
+async def amend(sessions: Sessions, tasks: Sequence[Task], moment: int, spell: Spell | None) -> list[Task]:
     """Put tasks in the place of those they were made from, or raise."""
 
     async def work(connection: Connection) -> list[Task]:
@@ -60,12 +62,13 @@ async def amend(sessions: Sessions, tasks: Sequence[Task], moment: int) -> list[
             answers.append(now[task.id])
         await place(connection, list(now.values()))
         await count(connection, moved(there, list(now.values())))
+        await notify(sessions, connection, spell, answers)
         return answers
 
     return await sessions.transact(work)
 
 
-async def remove(sessions: Sessions, ids: Sequence[str]) -> list[Task | None]:
+async def remove(sessions: Sessions, ids: Sequence[str], spell: Spell | None) -> list[Task | None]:
     """Delete tasks that do not run."""
 
     async def work(connection: Connection) -> list[Task | None]:
@@ -76,6 +79,7 @@ async def remove(sessions: Sessions, ids: Sequence[str]) -> list[Task | None]:
         counted: Counter[int] = Counter()
         counted.subtract(NUMBERS[task.listed_status] for task in gone)
         await count(connection, counted)
+        await notify(sessions, connection, spell, gone)
         return [there.get(task_id) for task_id in ids]
 
     return await sessions.transact(work)
@@ -98,6 +102,12 @@ async def count(connection: Connection, counted: Counter[int]) -> None:
     """Change the counts; the last thing in a transaction, for others may count in the same row."""
     if any(counted.values()):
         await connection.fetch(SQL["count"], *(counted[number] for number in range(len(STATUSES))))
+
+
+async def notify(sessions: Sessions, connection: Connection, spell: Spell | None, changed: Collection[Task]) -> None:
+    """Let a transaction carry a hint, if it is to; the last thing in it, for others who do so wait for its commit."""
+    if spell is not None and changed:
+        await connection.fetch(SQL["notify"], sessions.address.channel, spell(task.partition for task in changed))
 
 
 async def purge(sessions: Sessions, before: int, rest: Rest | None = None) -> int:

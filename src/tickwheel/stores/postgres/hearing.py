@@ -1,7 +1,7 @@
 """Notifications by LISTEN and NOTIFY, on a connection apart.
 
 A hint is a statement by itself, after the commit: what is notified within a commit makes all commits wait for each
-other.
+other. Only while a process has no line yet do its changes carry their hints: that costs less than to make one.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,6 +12,7 @@ import asyncpg
 from tickwheel.stores.postgres.address import Address
 from tickwheel.stores.postgres.failures import told
 from tickwheel.stores.postgres.sessions import Record, connect
+from tickwheel.stores.postgres.statements import SQL
 from tickwheel.stores.wire import Line
 
 __all__ = ["dialling"]
@@ -38,7 +39,7 @@ class PostgresLine:
     async def say(self, hint: str) -> None:
         """Let everyone who listens hear something."""
         with told(self._address):
-            await self._connection.execute("SELECT pg_notify($1, $2)", self._address.channel, hint)
+            await self._connection.execute(SQL["notify"], self._address.channel, hint)
 
     async def probe(self) -> None:
         """See whether it is still there."""

@@ -4,13 +4,15 @@ Nothing that changes between two calls is kept in a session, so that none has to
 ids and by order, whatever it believes about a table that it has not analysed yet.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from tickwheel.errors import StoreClosed
+from tickwheel.errors import StoreClosed, StoreError
 from tickwheel.stores.postgres.address import Address
 from tickwheel.stores.postgres.failures import AGAIN, told
 from tickwheel.stores.postgres.statements import SQL
@@ -24,6 +26,7 @@ Connection: TypeAlias = "asyncpg.Connection[Record] | PoolConnectionProxy[Record
 SESSIONS_MAX: Final = 5  # one each to add, claim, finish, hold leases, and read
 CONNECT_S: Final = 10.0
 ANSWER_S: Final = 30.0  # for a statement; the largest batch takes a fraction of a second
+GOODBYE_S: Final = 1.0  # at the end, when everything was answered: no more than the server's part of it is missing
 TRIES: Final = 5  # of what others were in the way of
 
 SETTINGS: Final = {
@@ -77,6 +80,9 @@ class Sessions:
         self.address = address
         self._pool = pool
         self._closed = False
+        self._doing = 0  # calls
+        self._quiet = asyncio.Event()  # while there are none
+        self._quiet.set()
 
     @classmethod
     async def open(cls, address: Address) -> "Sessions":
@@ -88,16 +94,17 @@ class Sessions:
         return cls(address, pool)
 
     async def close(self) -> None:
-        """Let go of the server; what is being done is done first, for a while."""
+        """Let go of the server; what is being done is done first, and nobody waits for a server that is silent."""
         if self._closed:
             return
         self._closed = True
         try:
-            with told(self.address):
-                await self._pool.close()
-        except BaseException:
+            await self._quiet.wait()
+            with suppress(StoreError), told(self.address):
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._pool.close()
+        finally:
             self._pool.terminate()
-            raise
 
     def check(self) -> None:
         """Refuse to go on after the end."""
@@ -124,12 +131,22 @@ class Sessions:
     async def do(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Do something with a connection, and again if others were in the way: each statement is by itself."""
         self.check()
-        with told(self.address):
-            for _ in range(TRIES - 1):
-                async with self._pool.acquire(timeout=ANSWER_S) as connection:
-                    try:
-                        return await work(connection)
-                    except AGAIN:
-                        continue
+        self._doing += 1
+        self._quiet.clear()
+        try:
+            with told(self.address):
+                return await self._do(work)
+        finally:
+            self._doing -= 1
+            if not self._doing:
+                self._quiet.set()
+
+    async def _do(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        for _ in range(TRIES - 1):
             async with self._pool.acquire(timeout=ANSWER_S) as connection:
-                return await work(connection)
+                try:
+                    return await work(connection)
+                except AGAIN:
+                    continue
+        async with self._pool.acquire(timeout=ANSWER_S) as connection:
+            return await work(connection)

@@ -49,7 +49,7 @@ class PostgresStore(Mutations):
         self._sessions = sessions
         self._now_ms = now_ms
         self._wire = Wire(dialling(sessions.address), partitions)
-        self._adder = adder(sessions, self._wire.tell)
+        self._adder = adder(sessions, self._wire)
         self._quarantine = Quarantine()
         self._claiming = asyncio.Lock()  # who asks first, claims first
 
@@ -119,15 +119,17 @@ class PostgresStore(Mutations):
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
         validation.check_amended(tasks)
-        amended = await changing.amend(self._sessions, tasks, await self.time())
-        self._wire.tell({task.partition for task in amended})
+        spell = self._wire.carried()
+        amended = await changing.amend(self._sessions, tasks, await self.time(), spell)
+        self._wire.tell({task.partition for task in amended}, carried=spell is not None)
         return amended
 
     async def remove(self, ids: Sequence[str]) -> list[Task | None]:
         """Delete tasks that do not run."""
         validation.check_batch(ids)
-        answers = await changing.remove(self._sessions, ids)
-        self._wire.tell({task.partition for task in answers if task is not None})
+        spell = self._wire.carried()
+        answers = await changing.remove(self._sessions, ids, spell)
+        self._wire.tell({task.partition for task in answers if task is not None}, carried=spell is not None)
         return answers
 
     async def purge(self, before: int, rest: Rest | None = None) -> int:
@@ -136,8 +138,9 @@ class PostgresStore(Mutations):
 
     async def _each(self, ids: Sequence[str], step: Callable[[Task], Task]) -> list[Task | None]:
         validation.check_batch(ids)
-        answers, touched = await changing.change_each(self._sessions, ids, step)
-        self._wire.tell(touched)
+        spell = self._wire.carried()
+        answers, touched = await changing.change_each(self._sessions, ids, step, spell)
+        self._wire.tell(touched, carried=spell is not None)
         return answers
 
     # -- nodes

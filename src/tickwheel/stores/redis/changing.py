@@ -13,6 +13,7 @@ from tickwheel.stores.redis.keys import home_of
 from tickwheel.stores.redis.reading import There, load
 from tickwheel.stores.redis.shards import Shards
 from tickwheel.stores.redis.writing import Draft, persist, put
+from tickwheel.stores.wire import Spell
 from tickwheel.tasks import transitions
 from tickwheel.tasks.record import Status, Task
 
@@ -21,7 +22,9 @@ __all__ = ["amend", "change_each", "purge", "remove"]
 PURGE_ROWS: Final = 1000  # deleted in one script, so that nobody waits long for it
 
 
-async def change_each(shards: Shards, ids: Sequence[str], step: Callable[[Task], Task]) -> list[Task | None]:
+async def change_each(
+    shards: Shards, ids: Sequence[str], step: Callable[[Task], Task], spell: Spell | None
+) -> list[Task | None]:
     """Take a step with each task that is there; return how they are now."""
 
     async def attempt() -> list[Task | None] | None:
@@ -32,12 +35,12 @@ async def change_each(shards: Shards, ids: Sequence[str], step: Callable[[Task],
             if task_id in now:
                 now[task_id] = step(now[task_id])
             answers.append(now.get(task_id))
-        return answers if await _replace(shards, there, now) else None
+        return answers if await _replace(shards, there, now, spell) else None
 
     return await persist(shards, attempt)
 
 
-async def amend(shards: Shards, tasks: Sequence[Task], moment: int) -> list[Task]:
+async def amend(shards: Shards, tasks: Sequence[Task], moment: int, spell: Spell | None) -> list[Task]:
     """Put tasks in the place of those they were made from, or raise."""
 
     async def attempt() -> list[Task] | None:
@@ -49,20 +52,20 @@ async def amend(shards: Shards, tasks: Sequence[Task], moment: int) -> list[Task
                 raise UnknownTask(task.id)
             now[task.id] = transitions.update(now[task.id], task, moment)
             answers.append(now[task.id])
-        return answers if await _replace(shards, there, now) else None
+        return answers if await _replace(shards, there, now, spell) else None
 
     return await persist(shards, attempt)
 
 
-async def _replace(shards: Shards, there: There, now: dict[str, Task]) -> bool:
+async def _replace(shards: Shards, there: There, now: dict[str, Task], spell: Spell | None) -> bool:
     draft = Draft(shards.partitions)
     for task_id, entry in there.entries.items():
         if now[task_id] is not entry.task:
             draft.change(now[task_id], there, entry.serial)
-    return await put(shards, draft)
+    return await put(shards, draft, spell)
 
 
-async def remove(shards: Shards, ids: Sequence[str]) -> list[Task | None]:
+async def remove(shards: Shards, ids: Sequence[str], spell: Spell | None) -> list[Task | None]:
     """Delete tasks that do not run."""
 
     async def attempt() -> list[Task | None] | None:
@@ -71,7 +74,7 @@ async def remove(shards: Shards, ids: Sequence[str]) -> list[Task | None]:
         for entry in there.entries.values():
             if entry.task.status is not Status.RUNNING:
                 draft.remove(entry)
-        return [there.tasks.get(task_id) for task_id in ids] if await put(shards, draft) else None
+        return [there.tasks.get(task_id) for task_id in ids] if await put(shards, draft, spell) else None
 
     return await persist(shards, attempt)
 

@@ -27,6 +27,7 @@ from tickwheel.stores.redis.sentinels import locating
 
 __all__ = ["Servers", "Shards", "Single"]
 
+NO_HINTS: Final[Mapping[int, str]] = {}
 LOOK_S: Final = 1.0  # a third of the time for which a lease is taken by default
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -112,7 +113,9 @@ class Shards:
         self.address = address
         self.partitions = 0
         self.servers = servers
-        self.dropped: Callable[[set[int]], None] = lambda _: None  # told where something was held in vain
+        self.dropped: Callable[[set[int]], None] = lambda _: (
+            None
+        )  # told where something was held in vain, or no hint sent
         self._now_ms = now_ms
         self._closed = False
 
@@ -147,17 +150,28 @@ class Shards:
         """Run a script in one shard."""
         return (await self.ask(script, {shard: message}, lasting=lasting))[shard]
 
-    async def ask(self, script: str, messages: Mapping[int, Any], *, lasting: bool = False) -> dict[int, Any]:
-        """Run a script in some shards; what is `lasting` is with the replicas when this returns."""
+    async def ask(
+        self, script: str, messages: Mapping[int, Any], *, lasting: bool = False, hints: Mapping[int, str] = NO_HINTS
+    ) -> dict[int, Any]:
+        """Run a script in some shards; what is `lasting` is with the replicas when this returns.
+
+        Hints are sent by the server right after the script, whatever that did, and whoever has ended meanwhile.
+        """
         self.check()
         now = SERVERS_CLOCK if self._now_ms is None else self._now_ms()
         commands: dict[int, list[Command]] = {
-            shard: [call(script, self.address, shard, now, _encode(message))] for shard, message in messages.items()
+            shard: [
+                call(script, self.address, shard, now, _encode(message)),
+                *([["PUBLISH", self.address.channel, hints[shard]]] if shard in hints else []),
+            ]
+            for shard, message in messages.items()
         }
         if not commands:
             return {}
         with told(self.address):
             answers = await self._run(script, commands, lasting=lasting and self.address.replicas > 0)
+        if any(isinstance(answers[shard][1], Exception) for shard in hints):
+            self.dropped(set(range(self.partitions)))  # by the line, which says what is wrong
         return {shard: answer for shard, (answer, *_) in answers.items()}
 
     async def _run(self, script: str, commands: dict[int, list[Command]], *, lasting: bool) -> dict[int, list[Any]]:
@@ -170,10 +184,10 @@ class Shards:
             load: Command = ["SCRIPT", "LOAD", SCRIPTS[script]]
             again = await self.servers.run({shard: [load, *commands[shard]] for shard in unknown})
             answers |= {shard: answer[1:] for shard, answer in again.items()}
-        for answer, *reached in answers.values():
+        for answer, *others in answers.values():
             if isinstance(answer, Exception):
                 raise answer
-            self._check_reached(reached)
+            self._check_reached(others[-1:] if lasting else [])
         return answers
 
     def _check_reached(self, reached: list[Any]) -> None:

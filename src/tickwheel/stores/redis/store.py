@@ -50,8 +50,8 @@ class RedisStore(Mutations):
         self.partitions = shards.partitions
         self._shards = shards
         self._now_ms = now_ms
-        self._wire = Wire(dialling(shards.address, shards.servers.place), shards.partitions)
-        self._adder = adder(shards, self._wire.tell)
+        self._wire = Wire(dialling(shards.address, shards.servers.place), shards.partitions, cheap=True)
+        self._adder = adder(shards, self._wire)
         shards.dropped = self._wire.tell  # an owner may have passed it by meanwhile
         self._quarantine = Quarantine()
         self._claiming = asyncio.Lock()  # who asks first, claims first
@@ -114,15 +114,17 @@ class RedisStore(Mutations):
     async def amend(self, tasks: Sequence[Task]) -> list[Task]:
         """Put tasks in the place of those they were made from."""
         validation.check_amended(tasks)
-        amended = await changing.amend(self._shards, tasks, await self.time())
-        self._wire.tell({task.partition for task in amended})
+        spell = self._wire.carried()
+        amended = await changing.amend(self._shards, tasks, await self.time(), spell)
+        self._wire.tell({task.partition for task in amended}, carried=spell is not None)
         return amended
 
     async def remove(self, ids: Sequence[str]) -> list[Task | None]:
         """Delete tasks that do not run."""
         validation.check_batch(ids)
-        answers = await changing.remove(self._shards, ids)
-        self._wire.tell({task.partition for task in answers if task is not None})
+        spell = self._wire.carried()
+        answers = await changing.remove(self._shards, ids, spell)
+        self._wire.tell({task.partition for task in answers if task is not None}, carried=spell is not None)
         return answers
 
     async def purge(self, before: int, rest: Rest | None = None) -> int:
@@ -131,8 +133,9 @@ class RedisStore(Mutations):
 
     async def _each(self, ids: Sequence[str], step: Callable[[Task], Task]) -> list[Task | None]:
         validation.check_batch(ids)
-        answers = await changing.change_each(self._shards, ids, step)
-        self._wire.tell({task.partition for task in answers if task is not None})
+        spell = self._wire.carried()
+        answers = await changing.change_each(self._shards, ids, step, spell)
+        self._wire.tell({task.partition for task in answers if task is not None}, carried=spell is not None)
         return answers
 
     # -- nodes

@@ -20,6 +20,7 @@ from tickwheel.stores.redis.entries import NUMBERS, Entry, moment_of, value_of
 from tickwheel.stores.redis.keys import home_of
 from tickwheel.stores.redis.reading import There
 from tickwheel.stores.redis.shards import Shards
+from tickwheel.stores.wire import Spell
 from tickwheel.tasks.record import Task
 
 __all__ = ["Draft", "persist", "put"]
@@ -98,16 +99,22 @@ def _said(part: int, home: int) -> str:
     return "" if part == home else str(part)
 
 
-async def put(shards: Shards, draft: Draft) -> bool:
-    """Write it, or nothing of it if anything is not as it was read."""
+async def put(shards: Shards, draft: Draft, spell: Spell | None = None) -> bool:
+    """Write it, or nothing of it if anything is not as it was read; each write carries the hint of it, if it shall."""
     by_shard = shards.gathered(draft.parts)
     token = secrets.token_hex(8)
+
+    def tasks(shard: int) -> list[int]:
+        """Return where tasks are written; of notes nobody has to know."""
+        return [part for part in by_shard[shard] if draft.parts[part][0]]
 
     async def each(how: str, among: Iterable[int]) -> dict[int, Any]:
         messages = {
             shard: (how, token, HOLD_MS, [(part, *draft.parts[part]) for part in by_shard[shard]]) for shard in among
         }
-        return await shards.ask("put", messages, lasting=how in ("now", "write"))
+        writes = how in ("now", "write")
+        hints = {} if spell is None or not writes else {each: spell(parts) for each in among if (parts := tasks(each))}
+        return await shards.ask("put", messages, lasting=writes, hints=hints)
 
     if len(by_shard) <= 1:
         return not any((await each("now", by_shard)).values())

@@ -79,6 +79,9 @@ UPDATE counts SET
     completed = completed + $4, failed = failed + $5, cancelled = cancelled + $6
 WHERE slot = my_slot()
 
+-- name: notify
+SELECT pg_notify($1, $2)
+
 -- name: counts
 SELECT sum(pending)::bigint, sum(paused)::bigint, sum(running)::bigint,
        sum(completed)::bigint, sum(failed)::bigint, sum(cancelled)::bigint
