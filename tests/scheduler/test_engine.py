@@ -70,6 +70,21 @@ def test_tasks_run_whatever_task_factory_the_loop_has(world: World, factory: Any
     world.play(story)
 
 
+def test_a_series_that_is_amended_twice_during_a_run_now_does_not_make_that_again(world: World) -> None:
+    async def story(scheduler: AsyncScheduler) -> None:
+        await scheduler.add("work", {"what": "a", "seconds": 1}, every=100, id="a")
+        await scheduler.run_now("a")
+        await asyncio.sleep(0.5)
+        await scheduler.amend("a", {"what": "b", "seconds": 1})
+        amended = world.now()
+        await scheduler.amend("a", every=50)
+        await asyncio.sleep(60)
+        assert [what for _, what in world.ran] == ["a", "b"]
+        assert world.ran[1][0] == amended + 50_000
+
+    world.play(story)
+
+
 def test_others_have_their_turn_while_a_large_batch_is_checked() -> None:
     turns = 0
 

@@ -337,9 +337,11 @@ class Verbs(ABC):
         if left is None:
             after = build_update(task, args, wishes, now_ns)
         elif task.status is Status.RUNNING:
-            after = build_update(replace(left.task, version=task.version), args, wishes, now_ns)
+            # As of a task that runs: what was asked for with run_now is made.
+            after = build_update(replace(left.task, status=Status.RUNNING, version=task.version), args, wishes, now_ns)
         else:  # it waits for another attempt: this change is for that and for what follows
-            following = replace(left, task=build_update(left.task, args, wishes, now_ns))
+            then = build_update(replace(left.task, status=Status.RUNNING), args, wishes, now_ns)
+            following = replace(left, task=replace(then, status=Status.PENDING))
             after = replace(build_update(task, args, wishes, now_ns), following=following)
         return (await self._opened.amend([after]))[0]
 
