@@ -246,7 +246,7 @@ def test_a_getter_gets_its_item_after_the_loop_refused_a_call_for_it(refused: in
         queue = Queue()
         getters = [asyncio.create_task(queue.get()) for _ in range(2)]
         for nth in range(2):
-            queue.put_nowait(nth, delay=0.005 * (nth + 1))
+            queue.put_nowait(nth, delay=0.5 * (nth + 1))
         assert await asyncio.gather(*getters) == [0, 1]
 
     reported: list[object] = []
