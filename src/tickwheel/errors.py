@@ -555,7 +555,7 @@ class BatchTooLarge(TickwheelError, ValueError):
 
 
 class PayloadTooLarge(TickwheelError, ValueError):
-    """The arguments of a task, or its result, take more room than there is; nobody knows how much if that is None."""
+    """The arguments of a task, or its result, take too much room; `size_bytes` is None if not all was counted."""
 
     def __init__(self, what: str, size_bytes: int | None, most_bytes: int) -> None:
         self.size_bytes = size_bytes
@@ -822,7 +822,7 @@ class ForgottenCoroutine(InvalidResult):
 
 
 class ResultTooLarge(InvalidResult):
-    """The result of a handler takes more room than there is; nobody knows how much if that is None."""
+    """The result of a handler takes more room than there is; `size_bytes` is None if not all was counted."""
 
     def __init__(self, handler: str, task_id: str, size_bytes: int | None, most_bytes: int) -> None:
         self.size_bytes = size_bytes

@@ -155,7 +155,7 @@ class Shards:
     ) -> dict[int, Any]:
         """Run a script in some shards; what is `lasting` is with the replicas when this returns.
 
-        Hints are sent by the server right after the script, whatever that did, and whoever has ended meanwhile.
+        Hints are sent by the server right after the script, whatever that did, also if this process has ended.
         """
         self.check()
         now = SERVERS_CLOCK if self._now_ms is None else self._now_ms()
