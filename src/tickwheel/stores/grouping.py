@@ -45,8 +45,8 @@ class Adder:
     """Writes what is added, in groups.
 
     `add_all` adds tasks if none of them is there, and says whether it did; `settle` brings calls to what is there. Both
-    carry the hint of what they write, if they are given how to spell it. `wire` is told of the partitions that
-    something came into; without one, that is heard of in another way.
+    send a notification together with what they write, if they are given the function that words it. `wire` sends one
+    afterwards for the partitions that something came into; without it, the store's own means do.
     """
 
     def __init__(
@@ -110,9 +110,8 @@ class Adder:
             for call in group:
                 call.answer = error  # type: ignore[assignment] # only here can it be any
         for call in group:
-            if self._wire is not None and not isinstance(
-                call.answer, BaseException
-            ):  # also if nobody waits for the answer any more
+            failed = isinstance(call.answer, BaseException)
+            if self._wire is not None and not failed:  # also if nobody waits for the answer any more
                 self._wire.tell({task.partition for task in call.tasks}, carried=spell is not None)
             if call.future.done():
                 continue

@@ -113,9 +113,8 @@ class Shards:
         self.address = address
         self.partitions = 0
         self.servers = servers
-        self.dropped: Callable[[set[int]], None] = lambda _: (
-            None
-        )  # told where something was held in vain, or no hint sent
+        # Called with the partitions where something was held in vain, or a notification was not sent.
+        self.dropped: Callable[[set[int]], None] = lambda _: None
         self._now_ms = now_ms
         self._closed = False
 
