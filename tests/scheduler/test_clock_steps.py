@@ -1,7 +1,7 @@
 """A wall clock that is set while tasks wait, while they run, and while nobody runs them."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +15,7 @@ from tickwheel.errors import Snooze
 from tickwheel.scheduler import AsyncScheduler
 from tickwheel.stores.memory import MemoryStore
 from tickwheel.tasks.policies import LatePolicy, RetryPolicy
-from tickwheel.tasks.record import Status
+from tickwheel.tasks.record import Status, Task
 
 HOUR = 3600
 YEAR = 365 * 86_400
@@ -194,6 +194,35 @@ def test_a_run_now_right_after_the_clock_is_set_back_does_not_stall_its_series(w
         await world.node.run_now("work")
         await asyncio.sleep(25)
         assert len(world.runs("work")) >= 2
+        await world.node.stop()
+
+    world.perform(story)
+
+
+def test_a_series_goes_on_when_the_clock_is_set_back_again_while_its_time_is_corrected(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+        await world.node.add("note", {"what": "series"}, every="2s", id="series")
+        await asyncio.sleep(5)
+        amend, corrections = world.store.amend, 0
+
+        async def amend_and_step(tasks: Sequence[Task]) -> list[Task]:
+            nonlocal corrections
+            answer = await amend(tasks)
+            corrections += 1
+            if corrections == 1:
+                world.clock.step_wall(-HOUR * 10**9)
+                await world.node.add("note", {"what": "noticed"})
+                await asyncio.sleep(0.01)
+            return answer
+
+        world.store.amend = amend_and_step  # type: ignore[method-assign]
+        await world.step(-HOUR, "live")
+        await world.node.add("note", {"what": "noticed"})
+        ran = len(world.runs("series"))
+        await asyncio.sleep(10)
+        assert corrections >= 1
+        assert len(world.runs("series")) - ran >= 4
         await world.node.stop()
 
     world.perform(story)

@@ -87,7 +87,8 @@ class Janitor:
         self._noted: tuple[int, int, set[tuple[int, int]]] | None = None  # what there was at the last checkpoint
         self._retention: RetentionClock | None = None  # since it was known how long nobody ran tasks
         self._passed_over_until_ns = 0  # until then, what a step forward passed over may still wait
-        self._before = 0  # what the clock showed when it was set back
+        self._before = 0  # what the clock showed when it was set back; 0 when all is corrected
+        self._times_set_back = 0
         self._clock_set_back = asyncio.Event()
         self._in_flight: dict[str, int] = {}  # what was then, and what the clock showed before
 
@@ -160,6 +161,7 @@ class Janitor:
 
     def _note_set_back(self, before: int) -> None:
         self._before = max(self._before, before)
+        self._times_set_back += 1
         self._clock_set_back.set()
 
     async def _compare_clock(self, checkpoint: int) -> None:
@@ -177,11 +179,11 @@ class Janitor:
             await self._correct_finished()
             return
         await asyncio.sleep(DECIDED_S)
-        before = self._before
+        before, times = self._before, self._times_set_back
         self._in_flight = dict.fromkeys((task.id for task in self._executor.tasks()), before)
         await self._correct_waiting(before)
         await self._correct_paused(before)
-        if self._before == before:
+        if self._times_set_back == times:  # otherwise it was set back again meanwhile
             self._before = 0
             self._clock_set_back.clear()
 
