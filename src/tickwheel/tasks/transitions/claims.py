@@ -31,7 +31,7 @@ __all__ = [
 
 def may_claim(task: Task, until: int) -> bool:
     """Tell whether a task waits and is due until a moment."""
-    return task.listed_status is Status.PENDING and task.run_at <= until and not isinstance(task, UnreadableTask)
+    return task.run_at <= until and task.listed_status is Status.PENDING and not isinstance(task, UnreadableTask)
 
 
 def claim(task: Task, now: int) -> Task:
@@ -39,15 +39,10 @@ def claim(task: Task, now: int) -> Task:
     timed_at = task.timed_at
     if timed_at is None and task.started_at is not None and task.has_begun:
         timed_at = task.started_at
+    if timed_at is not task.timed_at or task.reason is not None or task.reason_code is not None:
+        task = replace(task, timed_at=timed_at, reason=None, reason_code=None)
     return replace(
-        task,
-        status=Status.RUNNING,
-        attempt=task.attempt + 1,
-        started_at=now,
-        version=task.version + 1,
-        timed_at=timed_at,
-        reason=None,
-        reason_code=None,
+        task, status=Status.RUNNING, attempt=task.attempt + 1, started_at=now, version=task.version + 1
     )
 
 
@@ -94,6 +89,8 @@ def conclude(
     running: Task, wanted: Task, now: int, skipped: Sequence[Run], *, given_back: bool = False
 ) -> tuple[Task, Sequence[Run]]:
     """Do the same, and return besides which skipped occurrences the history is to remember."""
+    if running is wanted and not (skipped or wanted.cancel_requested or wanted.paused or _lacks_end(wanted)):
+        return replace(wanted, version=wanted.version + 1), skipped  # as most: nobody changed it while it ran
     if isinstance(running, UnreadableTask):
         running = wanted  # what its owner had read is all there is
     after = wanted
@@ -120,6 +117,10 @@ def conclude(
         cancel_run_only=False,
     )
     return after, skipped
+
+
+def _lacks_end(task: Task) -> bool:
+    return task.finished_at is None and task.status in ENDED
 
 
 def _was_changed(running: Task, wanted: Task) -> bool:
