@@ -1,7 +1,7 @@
 """A wall clock that is set while tasks wait, while they run, and while nobody runs them."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -200,29 +200,70 @@ def test_a_run_now_right_after_the_clock_is_set_back_does_not_stall_its_series(w
 
 
 def test_a_series_goes_on_when_the_clock_is_set_back_again_while_its_time_is_corrected(world: Steps) -> None:
+    async def set_back_again() -> None:
+        world.clock.step_wall(-HOUR * 10**9)
+        await world.node.add("note", {"what": "noticed"})
+        await asyncio.sleep(0.01)
+
+    check_a_correction(world, after=set_back_again)
+
+
+def test_a_series_goes_on_that_is_run_while_its_time_is_corrected(world: Steps) -> None:
+    async def run() -> None:
+        await world.node.run_now("series")
+        await asyncio.sleep(0.2)
+
+    check_a_correction(world, before=run)
+
+
+def check_a_correction(
+    world: Steps,
+    before: Callable[[], Awaitable[None]] | None = None,
+    after: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Let something happen just before or after the time of a series is corrected, for the clock was set back."""
+
     async def story() -> None:
         await world.begin()
         await world.node.add("note", {"what": "series"}, every="2s", id="series")
         await asyncio.sleep(5)
-        amend, corrections = world.store.amend, 0
+        amend = world.store.amend
+        todo = [before, after]
 
-        async def amend_and_step(tasks: Sequence[Task]) -> list[Task]:
-            nonlocal corrections
+        async def amend_meanwhile(tasks: Sequence[Task]) -> list[Task]:
+            happens_before, happens_after = todo
+            todo[:] = None, None
+            if happens_before is not None:
+                await happens_before()
             answer = await amend(tasks)
-            corrections += 1
-            if corrections == 1:
-                world.clock.step_wall(-HOUR * 10**9)
-                await world.node.add("note", {"what": "noticed"})
-                await asyncio.sleep(0.01)
+            if happens_after is not None:
+                await happens_after()
             return answer
 
-        world.store.amend = amend_and_step  # type: ignore[method-assign]
+        world.store.amend = amend_meanwhile  # type: ignore[method-assign]
         await world.step(-HOUR, "live")
         await world.node.add("note", {"what": "noticed"})
+        await asyncio.sleep(1)
+        assert todo == [None, None]
         ran = len(world.runs("series"))
         await asyncio.sleep(10)
-        assert corrections >= 1
         assert len(world.runs("series")) - ran >= 4
+        await world.node.stop()
+
+    world.perform(story)
+
+
+def test_a_series_in_a_queue_goes_on_though_it_is_leased_while_times_are_corrected(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+        await world.node.add(queue="emails", every="5s", id="series")
+        await world.step(-HOUR, "live")
+        await world.node.run_now("series")
+        [message] = await world.node.lease("emails", wait=1)
+        await asyncio.sleep(1)
+        await world.node.ack("series", message.lease_token)
+        [message] = await world.node.lease("emails", wait=7)
+        assert message.id == "series"
         await world.node.stop()
 
     world.perform(story)

@@ -404,6 +404,7 @@ class Engine:
             return
         self._on_room()
         if task is not None:
+            self._janitor.note_pending_again(task_id)
             self.on_change(task)
 
     def _on_room(self) -> None:

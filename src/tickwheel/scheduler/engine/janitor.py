@@ -18,7 +18,7 @@ import msgspec
 
 from tickwheel.clock import Clock, ClockSteps, boottime_of
 from tickwheel.cluster import Ownership
-from tickwheel.errors import StoreError, TickwheelError
+from tickwheel.errors import StoreError, TaskRunning, TickwheelError, VersionMismatch
 from tickwheel.observe.events import Events
 from tickwheel.scheduler.engine.batches import call_in_parts
 from tickwheel.scheduler.engine.completer import Completer, event_for_orphan, report_unwritable
@@ -90,7 +90,7 @@ class Janitor:
         self._before = 0  # what the clock showed when it was set back; 0 when all is corrected
         self._times_set_back = 0
         self._clock_set_back = asyncio.Event()
-        self._in_flight: dict[str, int] = {}  # what was then, and what the clock showed before
+        self._run_since: dict[str, int] = {}  # what ran since, still to be corrected, and what the clock showed before
 
     def _now(self) -> int:
         return self._clock.time_ns() // 1_000_000
@@ -102,7 +102,7 @@ class Janitor:
         orphaned = 0
         unwritable = set[str]()
         while found := await self._store.orphans(leases, self._options.batch_max):
-            left = [task for task in found if task.id not in self._executor and task.id not in self._queues.leases]
+            left = [task for task in found if not self._is_running(task.id)]
             left = [task for task in left if task.id not in unwritable]
             if not left:
                 break  # they run right here, under leases that we had before
@@ -173,24 +173,30 @@ class Janitor:
     async def correct(self) -> None:
         """Wait until the clock was set back, and correct the times of all tasks that wait for a span of time.
 
-        What runs then is corrected when its run is over: what follows may have been chosen before.
+        What runs meanwhile is corrected when its run is over: what follows may have been chosen before.
         """
         if not await self._wait_for_step():
             await self._correct_finished()
             return
         await asyncio.sleep(DECIDED_S)
         before, times = self._before, self._times_set_back
-        self._in_flight = dict.fromkeys((task.id for task in self._executor.tasks()), before)
         await self._correct_waiting(before)
         await self._correct_paused(before)
+        leased = self._queues.leases.ids({lease.partition for lease in self._ownership.kept()})
+        self._run_since.update(dict.fromkeys([*self._executor.ids(), *leased], before))
         if self._times_set_back == times:  # otherwise it was set back again meanwhile
             self._before = 0
             self._clock_set_back.clear()
 
+    def note_pending_again(self, task_id: str) -> None:
+        """Note that a task waits again after a run; it may have been running whenever its time was looked at."""
+        if self._before:
+            self._run_since[task_id] = self._before
+
     async def _wait_for_step(self) -> bool:
-        """Wait until the clock was set back; return whether it was, or something is in flight that was before."""
+        """Wait until the clock was set back; return whether it was, or something ran since that is to be corrected."""
         try:
-            async with asyncio.timeout(FINISHED_S if self._in_flight else None):
+            async with asyncio.timeout(FINISHED_S if self._run_since else None):
                 return await self._clock_set_back.wait()
         except TimeoutError:
             return False
@@ -210,31 +216,45 @@ class Janitor:
                 return
 
     async def _correct_finished(self) -> None:
-        over = [task_id for task_id in self._in_flight if task_id not in self._executor][: self._options.batch_max]
-        if over:
-            await self._correct(over, max(self._in_flight.values()))
+        over = [task_id for task_id in self._run_since if not self._is_running(task_id)][: self._options.batch_max]
+        before = max(self._run_since.values(), default=0)
         for task_id in over:
-            del self._in_flight[task_id]
+            del self._run_since[task_id]
+        try:
+            await self._correct(over, before)
+        except StoreError:
+            self._run_since.update(dict.fromkeys(over, before))
+            raise
+
+    def _is_running(self, task_id: str) -> bool:
+        return task_id in self._executor or task_id in self._queues.leases
 
     async def _correct(self, ids: Sequence[str], before: int) -> None:
         found = await self._store.get(ids) if ids else []
         there = [task for task in found if task is not None and not isinstance(task, UnreadableTask)]
         now = self._now()
+        self._run_since.update(
+            (task.id, before)
+            for task in there
+            if task.status is Status.RUNNING and self._ownership.keeps(task.partition)
+        )
         pairs = ((task, transitions.set_back(task, now, before)) for task in there if task.status is Status.PENDING)
-        await self._amend([corrected for task, corrected in pairs if corrected is not task])
+        await self._amend([corrected for task, corrected in pairs if corrected is not task], before)
 
-    async def _amend(self, tasks: Sequence[Task]) -> None:
-        """Write corrected tasks; those that someone changed meanwhile stay as they are."""
+    async def _amend(self, tasks: Sequence[Task], before: int) -> None:
+        """Write corrected tasks; those that were changed or begun meanwhile are looked at again."""
         if not tasks:
             return
         try:
             amended = await self._store.amend(tasks)
         except StoreError:
             raise
-        except TickwheelError:  # one of them was changed, deleted or begun, or cannot have that time
+        except TickwheelError as error:  # one of them was changed, deleted or begun, or cannot have that time
             if len(tasks) > 1:
                 for task in tasks:
-                    await self._amend([task])
+                    await self._amend([task], before)
+            elif isinstance(error, (TaskRunning, VersionMismatch)):
+                self._run_since[tasks[0].id] = before
             return
         soon = (task for task in amended if task.run_at <= self._loader.loaded_until)
         self._loader.enter(due_entry(task) for task in soon if task.listed_status is Status.PENDING)

@@ -41,9 +41,7 @@ def claim(task: Task, now: int) -> Task:
         timed_at = task.started_at
     if timed_at is not task.timed_at or task.reason is not None or task.reason_code is not None:
         task = replace(task, timed_at=timed_at, reason=None, reason_code=None)
-    return replace(
-        task, status=Status.RUNNING, attempt=task.attempt + 1, started_at=now, version=task.version + 1
-    )
+    return replace(task, status=Status.RUNNING, attempt=task.attempt + 1, started_at=now, version=task.version + 1)
 
 
 def unclaimed(task: Task) -> Task:
