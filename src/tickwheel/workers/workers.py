@@ -104,6 +104,7 @@ class Workers:
         self._rates: defaultdict[str, EndRate] = defaultdict(EndRate)  # of pools, and of handlers that have a limit
         self._loop: AbstractEventLoop | None = None  # where it is at home, from the first run on
         self._alarms: LoopWheel | None = None  # of that loop
+        self._unalarmed: list[Job] = []  # runs that have begun, and have no alarm yet
         self._context = copy_context()  # alarms run in it: one for all, rather than a copy for each
         self._short: set[str] = set()  # pools in which no worker could be started
         self._freed = False  # there is room, and `on_free` will be called
@@ -273,8 +274,17 @@ class Workers:
             self._give_up(job)
         else:
             self._begun[job] = job.over
-            wait_s = job.task.timeout_ms / 1000
-            job.alarm = self._alarm(min(self.start_s_max, wait_s), self._run_out, job)
+            self._unalarmed.append(job)
+            if len(self._unalarmed) == 1:
+                job.loop.call_soon(job.loop.call_soon, self._set_alarms)  # after the first steps of all that begin now
+
+    def _set_alarms(self) -> None:
+        """Set the alarms of runs that have begun lately; most are over by now, and need none."""
+        jobs, self._unalarmed = self._unalarmed, []
+        for job in jobs:
+            if job in self._begun and self._jobs.get(job.task.id) is job:
+                wait_s = job.task.timeout_ms / 1000
+                job.alarm = self._alarm(min(self.start_s_max, wait_s), self._run_out, job)
 
     def _note_shortage(self, outcome: Outcome) -> None:
         """Say that no worker could be started, if that is the outcome; once, until one could be."""

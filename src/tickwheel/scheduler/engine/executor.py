@@ -85,7 +85,7 @@ class Flight:
                 completer.release(task, NOT_VALID)
         elif task.run_at > now:
             completer.release(task, SET_BACK)
-        elif waited and self._was_changed():
+        elif waited and executor._running_changes().get(task.partition, 0) != self.heard:
             completer.release(task, CHANGED)
         elif (begun := completer.begin(task, now)) is not None:
             self.begun = begun
@@ -99,7 +99,8 @@ class Flight:
         executor, task = self._executor, self.task
         if not executor._ownership.covers(task.partition, self.epoch):
             return False
-        if self._was_changed():  # while a thread or a process got ready, or others on the loop had their turn
+        # While a thread or a process got ready, or others on the loop had their turn:
+        if executor._running_changes().get(task.partition, 0) != self.heard:
             self.refusal = CHANGED
             return False
         now = executor._clock.time_ns() // 1_000_000
@@ -113,10 +114,6 @@ class Flight:
         elif executor._events.listeners and self.pool == "process" and executor._loop is not None:
             executor._loop.call_soon_threadsafe(executor._emit_started, self)
         return True
-
-    def _was_changed(self) -> bool:
-        """Tell whether others changed running tasks of its partition since it was read: this one, maybe."""
-        return self._executor._store.running_changes().get(self.task.partition, 0) != self.heard
 
 
 class Executor:
@@ -134,6 +131,7 @@ class Executor:
         events: Events,
     ) -> None:
         self._store = store
+        self._running_changes = store.running_changes  # by others, by partition: known before each run begins
         self._registry = registry
         self._workers = workers
         self._ownership = ownership
@@ -282,7 +280,7 @@ class Executor:
         What is changed meanwhile is read once more. If that goes on, or fails, the claims are given up: they are late.
         """
         while flights := [flight for flight in flights if flight.waits]:
-            heard = dict(self._store.running_changes())
+            heard = dict(self._running_changes())
             for task in await self._store.get([flight.task.id for flight in flights]):
                 if task is not None and task.cancel_requested:
                     self.cancel(task.id)
@@ -293,7 +291,7 @@ class Executor:
         self._completer.check_clock()
         self._beginning, self._begun_ns = True, self._clock.time_ns()
         try:
-            changes = self._store.running_changes()
+            changes = self._running_changes()
             for flight in flights:
                 partition = flight.task.partition
                 known = heard.get(partition, 0)
@@ -305,7 +303,7 @@ class Executor:
 
     def _begin_some(self) -> None:
         loop = asyncio.get_running_loop()
-        left, heard = BEGUN_MAX, self._store.running_changes()
+        left, heard = BEGUN_MAX, self._running_changes()
         while self._order:
             now_ns = self._clock.time_ns()
             wait_ns = self._order[0] * 1_000_000 - now_ns

@@ -12,7 +12,7 @@ its partitions until it releases them or its process ends (node_locks.py, leases
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -100,6 +100,7 @@ class SqliteStore:
         )
         self._loop = asyncio.get_running_loop()
         self._closed = False
+        self.running_changes = notifier.running_changes  # asked before each run: one call less
 
     @property
     def timed_leases(self) -> bool:
@@ -347,10 +348,6 @@ class SqliteStore:
         """Tell in which partitions something changes from now on."""
         self._writes.look_around()
         return self._hints.watch(partitions)
-
-    def running_changes(self) -> Mapping[int, int]:
-        """Count the changes of running tasks that other processes told of."""
-        return self._notifier.running_changes()
 
     # -- on the writing thread
 
