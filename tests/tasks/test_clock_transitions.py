@@ -98,6 +98,18 @@ def test_a_retry_that_was_decided_since_stays() -> None:
     assert transitions.set_back(failed, NOW + 100) is failed
 
 
+@pytest.mark.parametrize("ended_at", [BEFORE, BEFORE + 600_000])
+def test_a_retry_waits_as_long_as_it_would_have_though_its_attempt_began_before_the_clock_was_ahead(
+    ended_at: int,
+) -> None:
+    task = replace(SECOND, run_at=NOW, occurrence_at=NOW, started_at=NOW)
+    failed = transitions.snooze(task, 2_000, "", ended_at).task
+    assert failed.run_at == ended_at + 2_000
+    assert transitions.set_back(failed, NOW + 10).run_at == NOW + 10 + 2_000
+    claimed = transitions.claim(failed, failed.run_at)
+    assert transitions.set_back(transitions.release(claimed).task, NOW + 10).run_at == NOW + 10 + 2_000
+
+
 def test_a_run_now_stays_at_once() -> None:
     asked = transitions.run_now(replace(SECOND, run_at=BEFORE + HOUR, occurrence_at=BEFORE + HOUR), BEFORE)
     assert transitions.set_back(replace(asked, created_at=BEFORE), NOW).run_at == NOW
@@ -125,6 +137,19 @@ def test_what_is_to_follow_a_run_waits_for_it_though_the_claim_is_given_up(asked
     assert after.following == replaced.following
     over = transitions.succeed(transitions.claim(after, after.run_at), None, after.run_at).task
     assert over.args == {"n": 1}
+
+
+@pytest.mark.parametrize("how", ["replace", "update"])
+def test_what_is_to_follow_a_run_follows_it_though_the_series_would_go_on_at_the_same_moment(how: Any) -> None:
+    """The clock is set back a little during the run, and the moment it was for comes again."""
+    series = replace(SECOND, trigger=Every(interval_ms=30_000), run_at=BEFORE, occurrence_at=BEFORE)
+    running = transitions.claim(series, BEFORE)
+    other = waiting(args={"n": 1}, trigger=Every(interval_ms=7_000), times=-1)
+    there = replace(running, following=Following(how, other), version=running.version + 1)
+    ended = transitions.succeed(running, None, BEFORE - 5_000).task
+    assert ended.occurrence_at == running.occurrence_at
+    after = transitions.finish(there, ended, BEFORE - 5_000)
+    assert (after.args, after.trigger, after.following) == ({"n": 1}, other.trigger, None)
 
 
 def test_a_claim_that_is_given_up_says_nothing_of_the_clock_if_it_was_due() -> None:

@@ -135,8 +135,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=Tr
     next_at: Bound | None = None  # when it is due after a run that was asked for with run_now
     # When it was to be tried again, before run_now asked for that; or when `retry` asked for the run it waits for.
     retry_at: Bound | None = None
-    # When `run_at` was chosen, if that was not at the begin of the last attempt: the clock was set back since, and the
-    # wait shortened; or another claim was made, and is not known to have begun.
+    # When `run_at` was chosen, if that was not about when the last attempt began: that took longer than a second, by a
+    # clock that may have been set; or the clock was set back since, and the wait shortened; or another claim was made,
+    # and is not known to have begun.
     timed_at: Bound | None = None
     run_now_requested: bool = False  # and not made yet; such a run is made though the task is paused
     missed_until: Bound | None = None  # what was due until then was missed: the missed-run policy applies

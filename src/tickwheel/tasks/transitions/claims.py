@@ -182,8 +182,11 @@ def _merge(
 
 
 def _is_over(running: Task, wanted: Task, *, given_back: bool) -> bool:
-    """Tell whether the occurrence is over; one that is given back may be due sooner: the clock was set back."""
-    if wanted.status in ENDED:
+    """Tell whether the occurrence is over.
+
+    One that is given back may be due sooner, for the clock was set back; then the next one may be at the same moment.
+    """
+    if wanted.status in ENDED or not (given_back or wanted.has_begun):
         return True
     moved = (wanted.occurrence_at, wanted.next_at) != (running.occurrence_at, running.next_at)
     return moved and not (given_back and wanted.occurrence_at <= running.occurrence_at)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from tickwheel.tasks.record import LastRun, Run, RunStatus, Status, Task
 from tickwheel.tasks.transitions.series import (
     SKIPPED_MAX,
+    STEP_MS,
     anchor,
     continue_series,
     due_points,
@@ -213,13 +214,14 @@ def _again(task: Task, outcome: RunStatus, run_at: int, reason: str, now: int, w
         run_at = max(run_at, task.occurrence_at)
     run = _run(task, outcome, now, why)
     requested = task.run_now_requested and outcome is RunStatus.CANCELLED
+    at_begin = run.started_at is not None and now - run.started_at <= STEP_MS
     after = replace(
         task,
         status=Status.PENDING,
         run_at=run_at,
         reason=reason,
         retry_at=None,
-        timed_at=None,
+        timed_at=None if at_begin else now,
         run_now_requested=requested,
         started_at=None if task.started_at is None else run.started_at,
     )
