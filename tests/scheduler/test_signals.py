@@ -96,6 +96,20 @@ def test_a_signal_lets_running_tasks_end_and_begins_no_others(tmp_path: Path, te
 
 
 @PROGRAMS
+def test_a_signal_that_another_thread_gets_stops_it(tmp_path: Path, text: str) -> None:
+    lost = """
+    import threading
+    threading.Thread(target=lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM), daemon=True).start()
+    """
+    with start_program(
+        tmp_path, text.replace('print("begun", flush=True)', f'print("begun", flush=True){lost}')
+    ) as program:
+        add(tmp_path, seconds=0)
+        wait_until_begun(program)
+        assert end(program, within_s=60).endswith("ended\n")
+
+
+@PROGRAMS
 def test_a_second_signal_ends_the_grace_period(tmp_path: Path, text: str) -> None:
     add(tmp_path, seconds=600)
     with start_program(tmp_path, text) as program:

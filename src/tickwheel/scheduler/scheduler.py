@@ -54,6 +54,7 @@ T = TypeVar("T")
 
 LEAVE_S: Final = 1.0  # for calls that were cancelled because the scheduler was stopped
 ALIVE_S: Final = 1.0  # between two looks of one who waits whether the loop still runs
+STOP: Final = b"x"  # in the pipe of run_forever, where the numbers of signals come, too: they are lower
 END_PRIORITY: Final = 100  # before multiprocessing ends its pools (15) and queues (10), which handlers may still use
 
 log = logging.getLogger("tickwheel.scheduler")
@@ -141,7 +142,7 @@ class Scheduler:
 
     def _wake_waiting(self) -> None:
         for pipe in self._running_forever:
-            os.write(pipe, b"x")
+            os.write(pipe, STOP)
 
     def stop(self, grace: Duration | None = None) -> None:
         """Begin nothing more, wait for what runs, write its outcomes, and close the store; no effect if it is stopped.
@@ -217,7 +218,7 @@ class Scheduler:
             nonlocal received
             received += 1
             if received == 1:
-                os.write(writing, b"x")
+                os.write(writing, STOP)
                 return
             signals.restore()
             if self._loop is None:
@@ -225,13 +226,14 @@ class Scheduler:
             self._limit_grace(0)
 
         try:
-            with StopSignals(stop) as signals, self:
+            with StopSignals(stop, writing) as signals, self:
                 with self._lock:
                     self._running_forever.add(writing)
                     if self._loop is None or self._broken:
-                        os.write(writing, b"x")  # it has ended meanwhile
+                        os.write(writing, STOP)  # it has ended meanwhile
                 on_start()
-                os.read(reading, 1)
+                while os.read(reading, 1) != STOP:
+                    pass  # the number of a signal, which is handled now
                 on_stop()
         finally:
             with self._lock:

@@ -5,9 +5,11 @@
                                         # here the former handlers are back
 
 `on_signal` is called between any two instructions of the main thread: it must not take a lock that the main thread
-may hold.
+may hold. The system may deliver a signal to any thread: a main thread that waits in a system call goes on waiting then.
+One that waits to read from a pipe gives it as `wakeup_fd`, and reads the number of each signal.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -22,17 +24,25 @@ NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 class StopSignals:
     """Calls back for each signal to stop."""
 
-    def __init__(self, on_signal: Callable[[], object]) -> None:
+    def __init__(self, on_signal: Callable[[], object], wakeup_fd: int | None = None) -> None:
         self._on_signal = on_signal
+        self._wakeup_fd = wakeup_fd
+        self._former_fd: int | None = None
         self._former: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in NUMBERS:
                 self._former[number] = signal.signal(number, self._receive)
+            if self._wakeup_fd is not None:
+                os.set_blocking(self._wakeup_fd, False)
+                self._former_fd = signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._former_fd is not None:
+            signal.set_wakeup_fd(self._former_fd)
+            self._former_fd = None
         self.restore()
 
     def restore(self) -> None:
