@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta, tzinfo
 from itertools import count
 from typing import Any
 
@@ -113,6 +114,46 @@ def test_a_plain_function_can_use_its_scheduler_also_while_it_stops() -> None:
     stopping.set()
     stop.join(10)
     assert counted == [1]
+
+
+class Nosy(Mapping[str, Any]):
+    """Arguments whose methods ask the scheduler, and note on which thread they are called."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.threads: set[threading.Thread] = set()
+
+    def _look(self) -> dict[str, Any]:
+        self.threads.add(threading.current_thread())
+        return {"pending": self.scheduler.counts()[Status.PENDING]}
+
+    def __getitem__(self, key: str) -> Any:
+        return self._look()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._look())
+
+    def __len__(self) -> int:
+        return len(self._look())
+
+
+class NosyZone(tzinfo):
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.nosy = Nosy(scheduler)
+
+    def utcoffset(self, _: datetime | None) -> timedelta:
+        self.nosy._look()
+        return timedelta(0)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_objects_of_the_caller_are_read_on_its_thread(many: bool) -> None:
+    with Scheduler("memory://", run=False) as scheduler:
+        args, zone = Nosy(scheduler), NosyZone(scheduler)
+        wanted: dict[str, Any] = {"handler": "h", "args": args, "at": datetime(2030, 1, 1, tzinfo=zone)}
+        task = scheduler.add_many([wanted])[0] if many else scheduler.add(**wanted)
+        assert task.args == {"pending": 0}
+        assert args.threads == zone.nosy.threads == {threading.current_thread()}
 
 
 def test_eight_threads_start_and_stop_it_at_once() -> None:

@@ -587,3 +587,21 @@ def test_an_exception_that_takes_long_to_be_shown_holds_up_its_own_thread_only()
         assert scheduler.get("slow").status is Status.RUNNING
         Slow.free.set()
         assert "at last" in (until_ended(scheduler, "slow").error or "")
+
+
+def test_what_has_not_begun_when_a_handler_cancels_everything_on_the_loop_runs_all_the_same() -> None:
+    world = World()
+
+    async def story(scheduler: AsyncScheduler) -> None:
+        @scheduler.task("cancel everything")
+        async def cancel_everything() -> None:
+            for task in asyncio.all_tasks() - {asyncio.current_task(), main}:
+                task.cancel()
+
+        main = asyncio.current_task()
+        await scheduler.add("cancel everything", delay=1, priority=10)
+        tasks = [await scheduler.add("note", {"what": str(number)}, delay=1) for number in range(20)]
+        await asyncio.sleep(3)
+        assert [(await scheduler.get(task.id)).status for task in tasks] == [Status.COMPLETED] * 20
+
+    world.play(story)

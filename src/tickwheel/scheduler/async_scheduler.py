@@ -343,16 +343,18 @@ class AsyncScheduler(Verbs):
         on_conflict = check_on_conflict(on_conflict)
         wanted = read_batch(tasks)
         await self._set_clock()
-        now_ns = self._now_ns()
-        new_ids = self._new_ids(now_ns // 1_000_000, len(wanted))
         drafts, loop = list[Task](), asyncio.get_running_loop()
         rest_at_s = loop.time() + DRAFTED_S
-        for wishes in wanted:
-            drafts.append(self._draft(wishes, new_ids, now_ns))
+        for draft in self.build_tasks(wanted):
+            drafts.append(draft)
             if loop.time() > rest_at_s:  # others on the loop have their turn before the rest
                 await asyncio.sleep(0)
                 rest_at_s = loop.time() + DRAFTED_S
-        return [_marked(conflict, on_conflict) for conflict in await self._add_noted(drafts, on_conflict)]
+        return await self.add_built(drafts, on_conflict)
+
+    async def add_built(self, tasks: Sequence[Task], on_conflict: OnConflict) -> list[Task]:
+        """Add tasks that `build_tasks` has made: all of them, or none if one is refused."""
+        return [_marked(conflict, on_conflict) for conflict in await self._add_noted(tasks, on_conflict)]
 
     # -- asking
 
@@ -520,6 +522,11 @@ class AsyncScheduler(Verbs):
             raise SchedulerNotStarted(stopped=self._stopped)
         self._check_place()
         return self._store
+
+    @property
+    def clock_in_doubt(self) -> bool:
+        """Whether the store is to be asked for the time before it is used."""
+        return isinstance(self._clock, StoreClock) and self._clock.in_doubt
 
     async def _set_clock(self) -> None:
         """See that our clock goes by the store's; who runs tasks asks for that with every renewal of its leases."""

@@ -296,14 +296,23 @@ class Scheduler:
         **wishes: Unpack[TaskFields],
     ) -> Task:
         """Add a task for a handler, a webhook or a queue; it is durable when this returns."""
-        return self._call(self._inner.add(handler, args, on_conflict=on_conflict, **wishes))
+        self._check_thread("add")
+        [task] = self._add([{"handler": handler, "args": args, **wishes}], on_conflict)
+        return task
 
     def add_many(self, tasks: Iterable[Mapping[str, Any]], *, on_conflict: OnConflict = "reject") -> Sequence[Task]:
         """Add tasks, each a dict of what `add` takes: all of them, or none if one is refused."""
         self._check_thread("add_many")
+        return self._add(read_batch(tasks), on_conflict)
+
+    def _add(self, wanted: Sequence[Mapping[str, Any]], on_conflict: OnConflict) -> Sequence[Task]:
+        """Make tasks here, and add them on the loop: there, a slow object of the caller's would stop all tasks."""
         on_conflict = check_on_conflict(on_conflict)
-        batch = read_batch(tasks)  # here: on the loop, a slow generator would stop all tasks, and could ask nothing
-        return self._call(self._inner.add_many(batch, on_conflict=on_conflict))
+        if self._forked:
+            self.start()
+        if self._inner.clock_in_doubt:
+            self._call(self._inner._set_clock())
+        return self._call(self._inner.add_built([*self._inner.build_tasks(wanted)], on_conflict))
 
     def get(self, task_id: str) -> Task:
         """Return a task; `UnknownTask` if there is none."""

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from tickwheel.errors import (
     DuplicateTask,
     InvalidFilter,
+    SchedulerNotStarted,
     StoreUnavailable,
     TaskRunning,
     TaskUnreadable,
@@ -73,6 +74,7 @@ class Verbs(ABC):
     _registry: Registry
     _run: bool
     _store: Store | None
+    _stopped: bool
 
     @property
     @abstractmethod
@@ -184,9 +186,7 @@ class Verbs(ABC):
         """Add a task, a dict of what `add` takes, and say whether it is the one that is in the store now."""
         on_conflict = check_on_conflict(on_conflict)
         await self._set_clock()
-        now_ns = self._now_ns()
-        task = self._draft(wishes, self._new_ids(now_ns // 1_000_000, 1), now_ns)
-        return (await self._add_noted([task], on_conflict))[0]
+        return (await self._add_noted(list(self.build_tasks([wishes])), on_conflict))[0]
 
     async def add_each(
         self, tasks: Sequence[Mapping[str, Any]], *, on_conflict: OnConflict = "reject"
@@ -230,15 +230,25 @@ class Verbs(ABC):
         self, handler: str | Callable[..., Any] | None = None, args: Mapping[str, Any] | None = None, **wishes: Any
     ) -> Task:
         """Make a task as `add` would, with all its checks, and do not add it."""
+        [task] = self.build_tasks([{"handler": handler, "args": args, **wishes}])
+        return task
+
+    def build_tasks(self, wanted: Sequence[Mapping[str, Any]]) -> Iterator[Task]:
+        """Make tasks, each of a dict of what `add` takes, one after the other; on any thread."""
         now_ns = self._now_ns()
-        return self._draft({"handler": handler, "args": args, **wishes}, self._new_ids(now_ns // 1_000_000, 1), now_ns)
+        new_ids = self._new_ids(now_ns // 1_000_000, len(wanted))
+        for wishes in wanted:
+            yield self._draft(wishes, new_ids, now_ns)
 
     def _draft(self, wishes: Mapping[str, Any], new_ids: Iterator[str], now_ns: int) -> Task:
         """Make a task of what a caller says."""
+        store = self._store
+        if store is None:
+            raise SchedulerNotStarted(stopped=self._stopped)
         wishes = plain_fields(wishes)
         handler = find_handler(self._registry, wishes, here=self._run)
         task_id = wishes["id"] if "id" in wishes else next(new_ids)
-        return build_task(handler, wishes, task_id, now_ns, self._opened.partitions)
+        return build_task(handler, wishes, task_id, now_ns, store.partitions)
 
     async def _refused(self, drafts: Mapping[int, Task], on_conflict: OnConflict) -> dict[int, TickwheelError]:
         """Find out what would keep a batch from being added."""

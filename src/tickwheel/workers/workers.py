@@ -282,7 +282,11 @@ class Workers:
         """Set the alarms of runs that have begun lately; most are over by now, and need none."""
         jobs, self._unalarmed = self._unalarmed, []
         for job in jobs:
-            if job in self._begun and self._jobs.get(job.task.id) is job:
+            if job not in self._begun or self._jobs.get(job.task.id) is not job:
+                continue
+            if job.began_s is None and job.over is not None and job.over.done():
+                self._run_out(job)  # other code has cancelled its task before its first step
+            else:
                 wait_s = job.task.timeout_ms / 1000
                 job.alarm = self._alarm(min(self.start_s_max, wait_s), self._run_out, job)
 
