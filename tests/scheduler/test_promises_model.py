@@ -348,7 +348,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.steps.kill(node.loop)
             self.bury(node)
         elif what == "suspend" and not node.node.suspended:
-            node.node.suspended = True
+            node.node.suspended, node.node.suspended_ns = True, self.clock.monotonic_ns()
             self.steps.suspend(node.loop)
         elif what == "deaf":
             node.node.deaf = not node.node.deaf
@@ -399,6 +399,8 @@ class EngineMachine(RuleBasedStateMachine):
             self.witness.note(f"resume {node.node.name}")
             self.fault()
             node.node.suspended = False
+            lasted_ms = (self.clock.monotonic_ns() - node.node.suspended_ns) // 1_000_000
+            self.witness.resumed.append((self.clock.monotonic_ns(), lasted_ms))
             self.steps.resume(node.loop)
 
     @invariant()

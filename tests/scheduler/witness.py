@@ -56,6 +56,7 @@ class Node:
         self.stopping = False
         self.dead = False
         self.suspended = False
+        self.suspended_ns = 0  # since when
         self.lives_until: float = 0  # as far as the store knows
         self.deaf = False  # notifications are lost
         self.passed: list[tuple[int, int]] = []  # when it noticed that the clock was set forward: from when to when
@@ -100,6 +101,7 @@ class Witness:
         self.change: Any = None  # how a task is being changed
         self.waits_until_ns: dict[str, int] = {}  # until when those wait at the least that are to be tried again
         self.steps: list[tuple[int, int]] = []  # of the clock: when, and by how many milliseconds
+        self.resumed: list[tuple[int, int]] = []  # nodes: when, and after how many milliseconds
         self.over = False
 
     @property
@@ -374,11 +376,16 @@ class Witness:
         return True
 
     def moments(self) -> Iterator[int]:
-        """List what the clock shows, and what it would show without its last steps: they may come after a decision."""
-        yield (now := self.now)
-        for ns, step_ms in reversed(self.steps):
-            if self.clock.monotonic_ns() - ns <= DECIDED_NS:
-                yield (now := now - step_ms)
+        """List what the clock shows, and what it showed before its last steps: they may come after a decision.
+
+        So may a suspension of the node that has decided.
+        """
+        now, recent_ns = self.now, self.clock.monotonic_ns() - DECIDED_NS
+        lasted = [0, *(suspended_ms for ns, suspended_ms in self.resumed if ns >= recent_ns)]
+        since_ns = recent_ns - max(lasted) * 1_000_000
+        for step_ms in [0, *(step_ms for ns, step_ms in reversed(self.steps) if ns >= since_ns)]:
+            now -= step_ms
+            yield from (now - suspended_ms for suspended_ms in lasted)
 
     def corrected(self, before: Task | None, after: Task | None) -> None:
         """Witness that a node changed the time of a task."""
