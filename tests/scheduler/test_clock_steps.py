@@ -269,6 +269,21 @@ def test_a_series_in_a_queue_goes_on_though_it_is_leased_while_times_are_correct
     world.perform(story)
 
 
+@pytest.mark.parametrize("back_s", [0.3, 0.9])
+def test_a_message_is_leased_in_time_though_the_clock_was_set_back_a_little(world: Steps, back_s: float) -> None:
+    async def story() -> None:
+        await world.begin()
+        await world.node.add(queue="emails", delay=1, id="message")
+        await asyncio.sleep(1.1)
+        world.clock.step_wall(-int(back_s * 10**9))
+        assert await world.node.lease("emails") == []
+        [message] = await world.node.lease("emails", wait=2)
+        assert 0 <= world.now() - message.due <= 150
+        await world.node.stop()
+
+    world.perform(story)
+
+
 def test_a_series_resumed_and_paused_again_goes_on_when_the_clock_is_set_back(world: Steps) -> None:
     async def story() -> None:
         await world.begin()

@@ -8,7 +8,7 @@ holds up nobody. A lease is a claim like any other, fenced, with one more attemp
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from heapq import nsmallest
 from random import Random
 from typing import Final, cast
@@ -25,15 +25,16 @@ from tickwheel.scheduler.engine.completer import Completer
 from tickwheel.scheduler.engine.due_index import DueWheel
 from tickwheel.scheduler.queues.backlog import LAST, Backlog, Place, behind
 from tickwheel.scheduler.queues.message_leases import LEASED_MAX, Message, MessageLeases
-from tickwheel.stores.contract import Due, Rank, RanksOverdue, Store
+from tickwheel.stores.contract import Due, Rank, RanksOverdue, Store, due_entry
 from tickwheel.tasks import transitions
 from tickwheel.tasks.destinations import handler_for_queue, parse_queue
-from tickwheel.tasks.record import Task
+from tickwheel.tasks.record import Status, Task, UnreadableTask
 
 __all__ = ["Queues"]
 
 PAGE: Final = 1_000  # tasks read from the store at once
 NOT_OURS_S: Final = 0.1  # how long to wait for partitions before looking again
+REFUSED_S: Final = 0.1  # before what a claim refused is offered again
 
 
 class Queues:
@@ -213,7 +214,26 @@ class Queues:
                 self._put_back(task, "it was claimed for a queue that it is not in any more")
             elif (begun := self._completer.begin(task, now)) is not None:
                 messages.append(self.leases.hold(replace(begun, started_at=now), lease_ms))
+        if len(claimed) < len(entries):
+            refused = {due.id for due in entries} - {task.id for task in claimed}
+            self._background.begin(self._look_again(list(refused)))
         return messages
+
+    async def _look_again(self, refused: Sequence[str]) -> None:
+        """Let what could not be claimed wait again, if it still does: the clock may have been set back a little."""
+        found = await self._store.get(refused)
+        waits = [
+            due_entry(task)
+            for task in found
+            if task is not None and task.listed_status is Status.PENDING and not isinstance(task, UnreadableTask)
+        ]
+        if waits:
+            asyncio.get_running_loop().call_later(REFUSED_S, self._park_again, waits)
+
+    def _park_again(self, entries: Iterable[Due]) -> None:
+        for due in entries:
+            if due.queue is not None and self.where(due.id) is None and self._ownership.keeps(due.partition):
+                self._park(due)
 
     def _unclaim(self, claim: asyncio.Task[list[Message]]) -> None:
         if not claim.cancelled() and claim.exception() is None:
