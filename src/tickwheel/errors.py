@@ -573,7 +573,8 @@ class UnknownHandler(TickwheelError, LookupError):
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         self.name = name
-        near = closest(name, known)
+        named_after_it = (other for other in known if other.endswith(f":{name}"))  # a function, with its module
+        near = next(named_after_it, None) or closest(name, known)
         advice = f"did you mean {near!r}?" if near else "register it with @scheduler.task(name)"
         super().__init__(f"no handler {shown(name)} here; {advice}")
 

@@ -145,6 +145,12 @@ class NosyZone(tzinfo):
         self.nosy._look()
         return timedelta(0)
 
+    def dst(self, _: datetime | None) -> None:
+        return None
+
+    def tzname(self, _: datetime | None) -> str:
+        return "nosy"
+
 
 @pytest.mark.parametrize("many", [False, True])
 def test_objects_of_the_caller_are_read_on_its_thread(many: bool) -> None:

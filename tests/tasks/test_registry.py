@@ -1,8 +1,11 @@
 """Handlers are found by name, and what could not be found again is refused."""
 
 import math
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -159,3 +162,24 @@ def test_generator_functions_are_refused() -> None:
     for function in (generator, async_generator):
         with pytest.raises(InvalidTask, match="is a generator function"):
             Registry().register("h")(function)
+
+
+@pytest.mark.parametrize("how", [["shop.py"], ["-m", "shop"], ["-c", "import shop"]])
+def test_a_function_of_a_script_is_named_as_whoever_imports_it_does(tmp_path: Path, how: list[str]) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from tickwheel.tasks import Registry\n"
+        "registry = Registry()\n"
+        "@registry.register\n"
+        "def cancel_order() -> None: ...\n"
+        "print(registry.names())\n",
+        encoding="utf-8",
+    )
+    ran = subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout == "['shop:cancel_order']\n"
+
+
+def test_a_name_without_its_module_is_answered_with_the_whole_name() -> None:
+    registry = Registry()
+    registry.register(pay)
+    with pytest.raises(UnknownHandler, match=r"did you mean 'tests\.tasks\.test_registry:pay'"):
+        registry.find("pay")

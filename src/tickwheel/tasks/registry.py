@@ -8,9 +8,11 @@ Traceback (most recent call last):
 tickwheel.errors.UnknownHandler: no handler 'orders.cancle' here; did you mean 'orders.cancel'?
 """
 
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, iscoroutinefunction
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Literal, TypeVar, get_args, overload
 
@@ -128,7 +130,7 @@ class Registry:
             if self._lasting:
                 raise UnnamedHandler(function)
             return f"{function!r}"
-        return f"{function.__module__}:{own}"
+        return f"{_module_of(function)}:{own}"
 
     def get(self, name: str) -> Handler | None:
         """Return a handler by name; None if there is none."""
@@ -156,3 +158,17 @@ class Registry:
     def names(self) -> list[str]:
         """List the names there are."""
         return sorted(self._handlers)
+
+
+def _module_of(function: Callable[..., Any]) -> str:
+    """Return the name of a function's module; of a program that runs as a script, the one by which others import it.
+
+    python shop.py                        adds a task for shop:cancel_order
+    tickwheel worker shop:scheduler       runs it
+    """
+    main = sys.modules.get("__main__")
+    file = getattr(main, "__file__", None)
+    if function.__module__ != "__main__" or file is None:
+        return function.__module__
+    spec = getattr(main, "__spec__", None)  # of `python -m shop`
+    return Path(file).stem if spec is None else str(spec.name)
