@@ -473,3 +473,51 @@ if __name__ == "__main__":
 """,
     )
     assert printed == ["0 0", "True"]
+
+
+@pytest.mark.parametrize("kind", ["async", "blocking"])
+def test_a_child_that_awaits_in_a_handler_does_not_go_on_with_the_loop_of_its_parent(tmp_path: Path, kind: str) -> None:
+    printed = run_program(
+        tmp_path,
+        BEGINNING
+        + f"""
+kind = {kind!r}
+child = 0
+inner = AsyncScheduler("sqlite:///tasks.db")
+
+@inner.task("sleeper")
+async def sleeper():
+    await asyncio.sleep(0.5)
+    print(f"over in process {{os.getpid()}}\\n", end="", flush=True)
+
+@inner.task("forker")
+async def forker():
+    global child
+    never = asyncio.get_running_loop().create_future()
+    child = os.fork()
+    if not child:
+        sys.stderr = open(os.devnull, "w")
+        await never
+
+async def watch():
+    await inner.add_many([{{"handler": "sleeper"}}] * 5)
+    await asyncio.sleep(0.2)
+    await inner.add("forker")
+    while (await inner.counts())[Status.COMPLETED] < 6:
+        await asyncio.sleep(0.02)
+
+async def main():
+    async with inner:
+        await watch()
+
+if kind == "async":
+    asyncio.run(main())
+else:
+    with Scheduler(inner) as scheduler:
+        scheduler.run(watch())
+print("ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+    )
+    assert len(printed) == 6
+    assert len(set(printed[:5])) == 1, "the process of the parent alone"
+    assert printed[5] == "ended with 1"

@@ -4,18 +4,23 @@
                    `-- fork -- child ---> returns, raises or exits: ends where it comes back out of the function
 
 Such a child has a copy of everything that the worker has, and ends by `os._exit`: what the worker would do at its end
-is not for the child to do.
+is not for the child to do. A child that comes back to the event loop by awaiting something ends there, too: it would go
+on with all that runs on the loop, beside its parent.
 """
 
 import os
 import sys
+import threading
+from asyncio import AbstractEventLoop, Handle
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn
+from weakref import WeakSet
 
-__all__ = ["FORKS", "call", "end"]
+__all__ = ["FORKS", "LOOPS", "call", "end"]
 
 FORKS: ContextVar[int] = ContextVar("tickwheel_forks", default=0)  # one more in a child, where its fork was called
+LOOPS: WeakSet[AbstractEventLoop] = WeakSet()  # on which functions run
 
 
 def call(function: Callable[..., Any], /, **arguments: Any) -> Any:
@@ -46,5 +51,17 @@ def end(error: BaseException | None = None) -> NoReturn:
         os._exit(status)
 
 
+def _after_fork_in_child() -> None:
+    FORKS.set(FORKS.get() + 1)
+    for loop in LOOPS:
+        ready = getattr(loop, "_ready", None)  # uvloop's cannot be reached: there, a child is not kept from going on
+        if ready is not None and getattr(loop, "_thread_id", None) == threading.get_ident():
+            ready.appendleft(Handle(_end_on_loop, (), loop))  # before anything else that the loop does
+
+
+def _end_on_loop() -> None:
+    end(RuntimeError("a forked child came back to the event loop of its parent by await; end it with os._exit()"))
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: FORKS.set(FORKS.get() + 1))
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -44,6 +44,7 @@ from tickwheel.timers.loop_timers import Call, LoopWheel, loop_wheel
 from tickwheel.workers.arguments import fit
 from tickwheel.workers.capacity import Capacity, EndRate, room_ahead
 from tickwheel.workers.contract import Gate, Job, Outcome, Pool, Tell
+from tickwheel.workers.forks import LOOPS
 from tickwheel.workers.loop_pool import LoopPool
 from tickwheel.workers.process_pool import ProcessPool, address
 from tickwheel.workers.results import passable
@@ -245,6 +246,7 @@ class Workers:
         loop = asyncio.get_running_loop()  # in a forked child there is none, or another one
         if self._loop is None:
             self._loop, self._alarms = loop, loop_wheel(loop)
+            LOOPS.add(loop)
         if loop is not self._loop:
             raise ForeignWorkers  # threads do not survive a fork, nor futures a change of loops
         return loop
