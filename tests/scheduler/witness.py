@@ -287,7 +287,7 @@ class Witness:
         yield "released, since the clock was set back", release_set_back
         partition = finish.lease.partition
         missed = self.missed_before(node, partition, modelled)
-        if copy_of(modelled).begin(self.now, missed)[0] != "begun":
+        if any(copy_of(modelled).begin(now, missed)[0] != "begun" for now in self.moments()):
             yield "not begun", lambda model, now: model.begin(now, missed)[1]
         if modelled.asked_to_stop:
             yield "cancelled before it began", lambda model, now: model.end("cancelled", now, None)

@@ -161,6 +161,11 @@ class Executor:
     def __contains__(self, task_id: str) -> bool:
         return task_id in self._flights
 
+    def holds(self, task: Task) -> bool:
+        """Tell whether a running task is in flight here, by this claim of it and not by an earlier one."""
+        flight = self._flights.get(task.id)
+        return flight is not None and flight.task.attempt == task.attempt
+
     def ids(self) -> AbstractSet[str]:
         """Return the ids of what is in flight, as it changes."""
         return self._flights.keys()

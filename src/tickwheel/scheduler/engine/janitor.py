@@ -102,8 +102,7 @@ class Janitor:
         orphaned = 0
         unwritable = set[str]()
         while found := await self._store.orphans(leases, self._options.batch_max):
-            left = [task for task in found if not self._is_running(task.id)]
-            left = [task for task in left if task.id not in unwritable]
+            left = [task for task in found if task.id not in unwritable and not self._is_ours(task)]
             if not left:
                 break  # they run right here, under leases that we had before
             wanted = (
@@ -131,6 +130,9 @@ class Janitor:
         self._ownership.mark_recovered(leases)
         down_ms = now - min(checkpoints) if checkpoints else 0
         return StartupReport(partitions=len(leases), down_ms=max(down_ms, 0), overdue=overdue, orphaned=orphaned)
+
+    def _is_ours(self, task: Task) -> bool:
+        return self._executor.holds(task) or self._queues.leases.holds(task)
 
     async def purge(self) -> None:
         """Wait a while, and delete what has been finished for longer than the retention."""

@@ -112,6 +112,11 @@ class MessageLeases:
     def __contains__(self, task_id: str) -> bool:
         return task_id in self._leased
 
+    def holds(self, task: Task) -> bool:
+        """Tell whether a running task is leased here, by this claim of it and not by an earlier one."""
+        leased = self._leased.get(task.id)
+        return leased is not None and leased.task.attempt == task.attempt
+
     def queue_of(self, task_id: str) -> str | None:
         """Return the queue that a task is leased from; None if it is not leased."""
         leased = self._leased.get(task_id)
