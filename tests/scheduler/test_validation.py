@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tickwheel.errors import InvalidOption, InvalidTask, TickwheelError, UnknownOption
+from tickwheel.errors import InvalidClock, InvalidOption, InvalidTask, TickwheelError, UnknownOption
 from tickwheel.scheduler import AsyncScheduler, Scheduler
 from tickwheel.tasks import LatePolicy, RetryPolicy, Task, Webhook
 from tickwheel.webhooks import Webhooks
@@ -521,3 +521,16 @@ def test_a_task_whose_class_raises_keeps_its_batch_from_being_added(scheduler: S
     with pytest.raises(InvalidTask):
         scheduler.add_many([{"handler": "note"}, DICT(handler="note")])
     assert sum(scheduler.counts().values()) == 0
+
+
+@pytest.mark.parametrize("kind", [AsyncScheduler, Scheduler])
+@pytest.mark.parametrize("store", [Path("tasks.db"), None, 5, b"sqlite:///tasks.db", AsyncScheduler])
+def test_what_is_no_store_is_refused_at_once(kind: Any, store: object) -> None:
+    with pytest.raises(InvalidOption, match="store must be a URL, such as"):
+        kind(store)
+
+
+@pytest.mark.parametrize("clock", [5, 0, "now", SimpleNamespace(time_ns=lambda: 0)])
+def test_what_is_no_clock_is_refused_at_once(clock: Any) -> None:
+    with pytest.raises(InvalidClock, match="invalid clock"):
+        AsyncScheduler("memory://", clock=clock)

@@ -22,10 +22,11 @@ from typing import Any, Final, Self, TypeVar, Unpack, overload
 
 import msgspec
 
-from tickwheel.clock import Clock, SystemClock, boottime_of
+from tickwheel.clock import Clock, SystemClock, boottime_of, monotonic_reader
 from tickwheel.cluster import StoreClock
 from tickwheel.durations import Duration
 from tickwheel.errors import (
+    InvalidClock,
     InvalidOption,
     InvalidSchedule,
     InvalidTask,
@@ -87,13 +88,19 @@ class AsyncScheduler(Verbs):
         webhooks: WebhookSender | None = None,
         **options: Any,
     ) -> None:
+        if not isinstance(store, str) and not callable(getattr(store, "heartbeat", None)):
+            raise InvalidOption("store", store, "a URL, such as 'sqlite:///tasks.db', or a store")
         self._where = absolute_url(store) if isinstance(store, str) else store  # the program may change its folder
         self._run = flag("run", run, InvalidOption)
         self._create = flag("create", create, InvalidOption)
         if rng is not None and not isinstance(rng, Random):
             raise InvalidOption("rng", rng, "a random.Random")
         # On the usual clock it goes by the store's own: a server's, which is the same for all nodes.
-        clock = clock or SystemClock()
+        if clock is None:
+            clock = SystemClock()
+        elif not callable(getattr(clock, "time_ns", None)):
+            raise InvalidClock(clock)
+        monotonic_reader(clock)
         self._clock: Clock = StoreClock(clock) if isinstance(clock, SystemClock) else clock
         self._rng = rng or Random()  # noqa: S311 - spreads retries and names tasks, keeps no secrets
         self._options = Options.of(options)
