@@ -13,13 +13,16 @@ from tests.scheduler.still import StillStore
 from tests.scheduler.worlds import World
 from tickwheel.errors import Snooze
 from tickwheel.scheduler import AsyncScheduler
+from tickwheel.stores.contract import ClockStep
 from tickwheel.stores.memory import MemoryStore
 from tickwheel.tasks.policies import LatePolicy, RetryPolicy
 from tickwheel.tasks.record import Status, Task
 
 HOUR = 3600
 YEAR = 365 * 86_400
+RETENTION = 600
 STARTS = ("live", "restart", "crash")
+FOLLOWS = ("join", "restart", "crash")
 
 
 class Steps(World):
@@ -46,6 +49,18 @@ class Steps(World):
         await (self.node.stop() if how == "restart" else self.die())
         self.clock.step_wall(seconds * 10**9)
         await self.begin()
+
+    async def follow(self, how: str) -> None:
+        """Let another scheduler start: beside the one that runs, or after it was stopped or died."""
+        if how == "join":
+            self.first = self.node
+        else:
+            await (self.node.stop() if how == "restart" else self.die())
+        await self.begin()
+
+    async def is_there(self, task_id: str) -> bool:
+        """Tell whether a task is in the store."""
+        return (await self.store.get([task_id]))[0] is not None
 
     async def die(self) -> None:
         """Let the scheduler do nothing any more, with what it holds free for others."""
@@ -479,6 +494,175 @@ def test_what_is_old_by_elapsed_time_is_purged_after_a_step() -> None:
         assert not (await scheduler.list()).tasks
 
     world.play(story)
+
+
+@pytest.mark.parametrize("pause_s", [0, 70])  # until others start: at once, and after the new clock was noted
+@pytest.mark.parametrize("seconds", [2 * HOUR, 10 * YEAR])
+@pytest.mark.parametrize("how", FOLLOWS)
+def test_what_was_over_before_a_step_is_kept_for_the_retention_by_nodes_that_start_after_it(
+    world: Steps, how: str, seconds: int, pause_s: float
+) -> None:
+    async def story() -> None:
+        world.options["retention_ms"] = RETENTION * 1000
+        world.clock.step_wall(-seconds * 10**9)  # behind since before it started
+        await world.begin()
+        await world.node.add("note", {"what": "tick"}, every="10s")
+        await world.node.add("note", {"what": "over"}, id="over")
+        await asyncio.sleep(100)
+        world.clock.step_wall(seconds * 10**9)
+        await asyncio.sleep(pause_s)
+        await world.follow(how)
+        await asyncio.sleep(RETENTION - 110 - pause_s)
+        assert await world.is_there("over")
+        await asyncio.sleep(300)
+        assert not await world.is_there("over")
+        await world.node.stop()
+        if how == "join":
+            await world.first.stop()
+
+    world.perform(story)
+
+
+@pytest.mark.parametrize("how", ["restart", "crash"])
+def test_steps_of_several_nodes_add_up(world: Steps, how: str) -> None:
+    async def story() -> None:
+        world.options["retention_ms"] = RETENTION * 1000
+        await world.begin()
+        await world.node.add("note", {"what": "tick"}, every="10s")
+        await world.node.add("note", {"what": "over"}, id="over")
+        await asyncio.sleep(100)
+        world.clock.step_wall(2 * HOUR * 10**9)
+        await asyncio.sleep(70)
+        for seconds in (YEAR, 3 * HOUR):
+            await world.step(seconds, how)
+            await asyncio.sleep(70)
+        await world.follow(how)
+        await asyncio.sleep(RETENTION - 320)
+        assert await world.is_there("over")
+        await asyncio.sleep(500)
+        assert not await world.is_there("over")
+        await world.node.stop()
+
+    world.perform(story)
+
+
+def test_a_step_that_another_node_kept_is_heeded(world: Steps) -> None:
+    async def story() -> None:
+        world.options["retention_ms"] = RETENTION * 1000
+        store: Any = world.store
+        await world.begin()
+        await world.node.add("note", {"what": "over"}, id="over")
+        await asyncio.sleep(RETENTION - 300)
+        await store.keep_clock_steps([ClockStep(world.now(), 2 * HOUR * 1000)])
+        await asyncio.sleep(RETENTION - 10)
+        assert await world.is_there("over")
+        await asyncio.sleep(70)
+        assert not await world.is_there("over")
+        await world.node.stop()
+
+    world.perform(story)
+
+
+@pytest.mark.parametrize("how", FOLLOWS)
+def test_a_step_that_is_undone_delays_no_purge(world: Steps, how: str) -> None:
+    async def story() -> None:
+        world.options["retention_ms"] = RETENTION * 1000
+        store: Any = world.store
+        await world.begin()
+        await world.node.add("note", {"what": "tick"}, every="10s")
+        await world.node.add("note", {"what": "over"}, id="over")
+        await asyncio.sleep(100)
+        for seconds in (YEAR, -YEAR):
+            world.clock.step_wall(seconds * 10**9)
+            await asyncio.sleep(70)
+        assert await store.clock_steps() == []
+        await world.follow(how)
+        await asyncio.sleep(RETENTION - 250)
+        assert await world.is_there("over")
+        await asyncio.sleep(120)
+        assert not await world.is_there("over")
+        await world.node.stop()
+        if how == "join":
+            await world.first.stop()
+
+    world.perform(story)
+
+
+def test_a_step_back_while_nobody_runs_is_kept_as_well(world: Steps) -> None:
+    async def story() -> None:
+        world.options["retention_ms"] = RETENTION * 1000
+        await world.begin()
+        await world.node.add("note", {"what": "tick"}, cron="* * * * *")
+        world.clock.step_wall(HOUR * 10**9)
+        await asyncio.sleep(2 * RETENTION)  # that step is of no account any more
+        await world.step(-YEAR, "crash")
+        await world.node.add("note", {"what": "over"}, id="over")
+        await asyncio.sleep(100)
+        await world.step(YEAR, "crash")
+        await asyncio.sleep(RETENTION - 110)
+        assert await world.is_there("over")
+        await asyncio.sleep(300)
+        assert not await world.is_there("over")
+        await world.node.stop()
+
+    world.perform(story)
+
+
+def test_restarts_delay_a_purge_by_no_more_than_the_time_that_nobody_ran_tasks(world: Steps) -> None:
+    async def story() -> None:
+        world.options["retention_ms"] = 2 * RETENTION * 1000 + RETENTION * 500
+        for turn in range(8):
+            await world.begin()
+            await world.node.add("note", {"what": "a"}, id=str(turn))
+            await asyncio.sleep(RETENTION - 10)
+            there = [each for each in range(turn + 1) if await world.is_there(str(each))]
+            assert there == list(range(turn + 1))[-2:]
+            await world.node.stop()
+            await asyncio.sleep(2 * RETENTION)
+
+    world.perform(story)
+
+
+def test_many_restarts_keep_few_steps(world: Steps) -> None:
+    async def story() -> None:
+        store: Any = world.store
+        world.options["retention_ms"] = RETENTION * 1000
+        await world.begin()
+        await world.node.add("note", {"what": "over"}, id="over")
+        for _ in range(RETENTION // 10):
+            await asyncio.sleep(10)
+            await world.node.stop()
+            await asyncio.sleep(2)
+            await world.begin()
+        assert 10 < len(await store.clock_steps()) < 40
+        await asyncio.sleep(RETENTION // 3)
+        assert not await world.is_there("over")
+        await world.node.stop()
+
+    world.perform(story)
+
+
+def test_steps_are_written_once_and_nothing_while_nothing_happens() -> None:
+    class Counting(MemoryStore):
+        writes = 0
+
+        async def keep_clock_steps(self, steps: Sequence[ClockStep]) -> None:
+            self.writes += 1
+            await super().keep_clock_steps(steps)
+
+    world = Steps()
+    world.store = store = Counting(now_ms=world.now, timed_leases=False)
+
+    async def story() -> None:
+        await world.begin()
+        await world.node.add("note", {"what": "tick"}, every="20m")
+        for writes in (0, 1, 2):
+            await asyncio.sleep(HOUR)
+            assert store.writes == writes
+            world.clock.step_wall(HOUR * 10**9)
+        await world.node.stop()
+
+    world.perform(story)
 
 
 def test_a_retried_series_goes_on_within_an_interval_of_a_run_now_before_the_step_is_noticed(world: Steps) -> None:

@@ -9,10 +9,10 @@ import pytest
 from tickwheel.clock import VirtualClock
 from tickwheel.stores import Store
 from tickwheel.stores.sqlite import SqliteStore, reads
-from tickwheel.testing.stores import RankingConformance, RoutingConformance, StoreConformance
+from tickwheel.testing.stores import ClockStepsConformance, RankingConformance, RoutingConformance, StoreConformance
 
 
-class TestSqliteStore(StoreConformance, RankingConformance, RoutingConformance):
+class TestSqliteStore(StoreConformance, RankingConformance, RoutingConformance, ClockStepsConformance):
     node_locks = True
 
     @pytest.fixture(autouse=True)

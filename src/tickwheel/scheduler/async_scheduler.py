@@ -475,7 +475,7 @@ class AsyncScheduler(Verbs):
         return self._seen(self._note(task, "rescheduled"))
 
     async def purge(self, older_than: Duration = "7d") -> int:
-        """Delete what has been over for so long, and return how many tasks that were."""
+        """Delete what has been over for so long by the wall clock, and return how many tasks that were."""
         return await self._opened.purge(self._now() - to_ms(older_than))
 
     # -- leasing from queues

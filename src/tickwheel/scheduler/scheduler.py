@@ -442,7 +442,7 @@ class Scheduler:
         return self._call(self._inner.retry(task_id))
 
     def purge(self, older_than: Duration = "7d") -> int:
-        """Delete what has been over for so long, and return how many tasks that were."""
+        """Delete what has been over for so long by the wall clock, and return how many tasks that were."""
         return self._call(self._inner.purge(older_than))
 
     def lease(self, queue: str, *, limit: int = 10, lease: Duration = "30s", wait: Duration = 0) -> Sequence[Message]:

@@ -9,7 +9,8 @@ nothing any more. Anyone else may add, cancel, reschedule, pause and resume.
                                              counts     amend       remove         run_now
     node        heartbeat         leave      leases
     owner       acquire  renew    release    due        claim       finish         orphans    checkpoint
-    besides, where a store can (`hasattr`): overdue; nodes and move, with heartbeats that publish handlers
+    besides, where a store can (`hasattr`): overdue; nodes and move, with heartbeats that publish handlers;
+    clock_steps and keep_clock_steps
 
 Everything takes batches. A batch is applied whole or not at all, but for its items that no longer fit, which are
 left out and said so.
@@ -32,10 +33,12 @@ __all__ = [
     "NOTHING",
     "PAGE_MAX",
     "Change",
+    "ClockStep",
     "Conflict",
     "Due",
     "Filter",
     "Finish",
+    "KeepsClockSteps",
     "Lease",
     "Node",
     "OnConflict",
@@ -210,6 +213,26 @@ class RoutesTasks(Protocol):
         partition whose lease is not ours any more. A move is no attempt: all that changes is the partition and the
         version. `changes` tells of the partition they are moved to.
         """
+
+
+class ClockStep(NamedTuple):
+    """How far the wall clock was set forward, or may have been while nobody ran tasks."""
+
+    at: int  # when, by the wall clock as it was when this was kept
+    step_ms: int
+
+
+class KeepsClockSteps(Protocol):
+    """What a store can do besides: remember how the wall clock was set, for nodes that start. Asked for by `hasattr`.
+
+    What was over before a step is purged by a clock without it. Without this, only a node that ran then knows of it.
+    """
+
+    async def clock_steps(self) -> list[ClockStep]:
+        """Return the steps that were kept last, the earliest first; none if there were none."""
+
+    async def keep_clock_steps(self, steps: Sequence[ClockStep]) -> None:
+        """Keep some steps instead of those that were kept before, whoever kept them."""
 
 
 class Store(Protocol):

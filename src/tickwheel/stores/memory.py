@@ -28,6 +28,7 @@ from tickwheel.stores.contract import (
     MEMBERS,
     NOTHING,
     Change,
+    ClockStep,
     Conflict,
     Due,
     Filter,
@@ -87,6 +88,7 @@ class MemoryStore:
         self._epochs = [0] * partitions
         self._checkpoints = [0] * partitions
         self._changed_at = 0
+        self._clock_steps: list[ClockStep] = []
         self._hints = Notifications()
         self._running_changes: Counter[int] = Counter()
         self._closed = False
@@ -104,6 +106,16 @@ class MemoryStore:
         """Return when anything was changed last."""
         self._open()
         return self._changed_at
+
+    async def clock_steps(self) -> list[ClockStep]:
+        """Return the steps that were kept last."""
+        self._open()
+        return list(self._clock_steps)
+
+    async def keep_clock_steps(self, steps: Sequence[ClockStep]) -> None:
+        """Keep some steps instead."""
+        self._open()
+        self._clock_steps = sorted(steps)
 
     def _open(self) -> int:
         if self._closed:

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from tickwheel.clock import Clock, ClockSteps, boottime_of
+from tickwheel.clock import Clock
 from tickwheel.cluster import Ownership
 from tickwheel.errors import StoreError, TaskRunning, TickwheelError, VersionMismatch
 from tickwheel.observe.events import Events
@@ -25,6 +25,7 @@ from tickwheel.scheduler.engine.completer import Completer, event_for_orphan, re
 from tickwheel.scheduler.engine.due_index import DueIndex
 from tickwheel.scheduler.engine.executor import Executor
 from tickwheel.scheduler.engine.loader import Loader
+from tickwheel.scheduler.engine.retention import Retention
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.queues import Queues
 from tickwheel.stores.contract import Filter, Lease, Store, due_entry
@@ -85,7 +86,7 @@ class Janitor:
         self._events = events
         self._options = options
         self._noted: tuple[int, int, set[tuple[int, int]]] | None = None  # what there was at the last checkpoint
-        self._retention: RetentionClock | None = None  # since it was known how long nobody ran tasks
+        self._retention = Retention(store, clock, options.retention_ms)
         self._passed_over_until_ns = 0  # until then, what a step forward passed over may still wait
         self._before = 0  # what the clock showed when it was set back; 0 when all is corrected
         self._times_set_back = 0
@@ -123,8 +124,8 @@ class Janitor:
             for finish in compress(batch, accepted):
                 self._events.emit(event_for_orphan(finish.task), finish.task, now, run=finish.run)
         checkpoints = [lease.checkpoint for lease in leases if lease.checkpoint]
-        if self._retention is None:
-            self._retention = RetentionClock(self._clock, max(checkpoints, default=now))
+        if leases:  # without one, nothing says until when tasks were run
+            await self._retention.begin(max(checkpoints, default=0))
         await self._compare_clock(max(checkpoints, default=0))
         overdue = await self._loader.begin(leases)
         self._ownership.mark_recovered(leases)
@@ -137,8 +138,8 @@ class Janitor:
     async def purge(self) -> None:
         """Wait a while, and delete what has been finished for longer than the retention."""
         await asyncio.sleep(self._options.rescan_ms / 1000)
-        if self._retention is not None:
-            await self._store.purge(self._retention.cutoff(self._options.retention_ms), self._pace())
+        if (before := await self._retention.cutoff()) is not None:
+            await self._store.purge(before, self._pace())
 
     def _pace(self) -> Callable[[], Awaitable[None]]:
         """Return what waits between two steps, in proportion to how long they take."""
@@ -277,37 +278,9 @@ class Janitor:
         finds out by the last note.
         """
         self._completer.check_clock()
+        await self._retention.keep_steps()  # first: by a checkpoint alone, the next node would not see the step
         if self._clock_set_back.is_set() or self._clock.monotonic_ns() < self._passed_over_until_ns:
             return False
         if leases:
             await self._store.checkpoint(leases, self._now())
         return True
-
-
-class RetentionClock:
-    """Tells what has been over for the retention by the wall clock and by time that passed: a step deletes nothing.
-
-        wall        day 1    day 2    year 9           day 2 of year 9
-        lag         0        0        7 years          7 years, for the retention; then all that was over before is old
-        cutoff is counted from
-                    day 1    day 2    day 2            day 3
-
-    Time in which nobody ran tasks counts as a step: the clock may have been set meanwhile.
-    """
-
-    def __init__(self, clock: Clock, last_seen: int) -> None:
-        self._wall_ns = clock.time_ns
-        self._boottime_ns = boottime_of(clock)  # what passes while the machine is suspended has passed
-        self._steps = ClockSteps(self._wall_ns, self._boottime_ns)
-        self._lag_ns = max(self._wall_ns() - last_seen * 1_000_000, 0)
-        self._since_ns = self._boottime_ns()  # the last step
-
-    def cutoff(self, retention_ms: int) -> int:
-        """Return the moment before which a task must be over to be deleted, in milliseconds."""
-        now_ns = self._boottime_ns()
-        if step_ns := self._steps.take():
-            self._lag_ns = max(self._lag_ns + step_ns, 0)
-            self._since_ns = now_ns
-        if now_ns - self._since_ns >= retention_ms * 1_000_000:
-            self._lag_ns = 0
-        return max((self._wall_ns() - self._lag_ns) // 1_000_000 - retention_ms, 0)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from tickwheel.stores.contract import Due, Finish, Lease, Rank
+from tickwheel.stores.contract import ClockStep, Due, Finish, Lease, Rank
 from tickwheel.stores.quarantine import NUMBERS, read_row
 from tickwheel.stores.sqlite.connection import is_text
 from tickwheel.stores.sqlite.renewals import Renewals
@@ -19,6 +19,7 @@ from tickwheel.tasks.record import Run, Status, Task, UnreadableTask
 
 __all__ = [
     "Row",
+    "clock_steps",
     "counts",
     "due",
     "finishable",
@@ -151,6 +152,11 @@ def changed_at(connection: apsw.Connection) -> int:
     """Return when anything was changed last, by the clock of whoever changed it."""
     [(moment,)] = connection.execute(SQL["changed_at"])
     return int(moment)
+
+
+def clock_steps(connection: apsw.Connection) -> list[ClockStep]:
+    """Return the steps of the clock that were kept last."""
+    return [ClockStep(*row) for row in connection.execute(SQL["clock_steps"])]
 
 
 def is_past(connection: apsw.Connection, before: int) -> bool:

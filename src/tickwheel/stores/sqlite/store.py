@@ -26,6 +26,7 @@ from tickwheel.stores.contract import (
     COUNT_MAX,
     MEMBERS,
     Change,
+    ClockStep,
     Conflict,
     Due,
     Filter,
@@ -159,6 +160,14 @@ class SqliteStore:
     async def changed_at(self) -> int:
         """Return when anything was changed last, by any process."""
         return await self._reads.call(reads.changed_at)
+
+    async def clock_steps(self) -> list[ClockStep]:
+        """Return the steps that were kept last, by any process."""
+        return await self._reads.call(reads.clock_steps)
+
+    async def keep_clock_steps(self, steps: Sequence[ClockStep]) -> None:
+        """Keep some steps instead."""
+        await self._writes.call(lambda transaction: transaction.keep_clock_steps(steps))
 
     # -- anyone
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tickwheel.errors import UnknownTask
 from tickwheel.stores import validation
-from tickwheel.stores.contract import Conflict, Finish, Lease, OnConflict
+from tickwheel.stores.contract import ClockStep, Conflict, Finish, Lease, OnConflict
 from tickwheel.stores.mutations import settle, step_for
 from tickwheel.stores.notifications import News
 from tickwheel.stores.quarantine import NUMBERS
@@ -185,6 +185,11 @@ class Transaction:
         self._connection.executemany(SQL["purge_runs_of"], ((task_id,) for task_id, _ in gone))
         self._connection.execute(SQL["purge_runs"], (before, PURGE_ROWS))
         return len(gone), max(len(gone), self._connection.changes())
+
+    def keep_clock_steps(self, steps: Sequence[ClockStep]) -> None:
+        """Keep some steps of the clock instead of those before."""
+        self._connection.execute(SQL["forget_clock_steps"])
+        self._connection.executemany(SQL["add_clock_step"], steps)
 
     # -- owners
 

@@ -18,8 +18,9 @@ what may become of what. `tickwheel.testing.stores.model`, which needs Hypothesi
 `MemoryStore` step by step.
 
 A store that can list what is due by priority passes `RankingConformance` as well, a class to inherit from besides; one
-that knows which node has which handlers, and can move tasks there, passes `RoutingConformance`. A store that has one
-of these capabilities and does not inherit the class fails.
+that knows which node has which handlers, and can move tasks there, passes `RoutingConformance`; one that keeps how the
+wall clock was set passes `ClockStepsConformance`. A store that has one of these capabilities and does not inherit the
+class fails.
 """
 
 from tickwheel.clock import VirtualClock
@@ -27,6 +28,7 @@ from tickwheel.testing.stores.adding import Adding
 from tickwheel.testing.stores.amending import Amending
 from tickwheel.testing.stores.changing import Changing
 from tickwheel.testing.stores.claiming import Claiming
+from tickwheel.testing.stores.clock_steps import ClockStepsConformance
 from tickwheel.testing.stores.leasing import Leasing
 from tickwheel.testing.stores.legal import LegalStore
 from tickwheel.testing.stores.listing import Listing
@@ -37,7 +39,7 @@ from tickwheel.testing.stores.running import Running
 from tickwheel.testing.stores.scenario import scenario
 from tickwheel.testing.stores.searching import Searching
 
-__all__ = ["LegalStore", "RankingConformance", "RoutingConformance", "StoreConformance"]
+__all__ = ["ClockStepsConformance", "LegalStore", "RankingConformance", "RoutingConformance", "StoreConformance"]
 
 
 class StoreConformance(Adding, Changing, Amending, Listing, Searching, Meeting, Leasing, Claiming, Running):
@@ -47,5 +49,9 @@ class StoreConformance(Adding, Changing, Amending, Listing, Searching, Meeting, 
     async def test_a_store_passes_the_suite_of_each_capability_it_has(
         self, store: LegalStore, _clock: VirtualClock
     ) -> None:
-        for capability, suite in (("overdue", RankingConformance), ("move", RoutingConformance)):
+        for capability, suite in (
+            ("overdue", RankingConformance),
+            ("move", RoutingConformance),
+            ("clock_steps", ClockStepsConformance),
+        ):
             assert hasattr(store.store, capability) == isinstance(self, suite), capability

@@ -123,6 +123,15 @@ UPDATE changes SET number = number + 1, changed_at = max(changed_at, ?) RETURNIN
 -- name: changed_at
 SELECT changed_at FROM changes
 
+-- name: clock_steps
+SELECT at, step_ms FROM clock_steps ORDER BY at, step_ms
+
+-- name: forget_clock_steps
+DELETE FROM clock_steps
+
+-- name: add_clock_step
+INSERT INTO clock_steps (at, step_ms) VALUES (?, ?)
+
 -- name: last_change
 SELECT number FROM changes
 
