@@ -156,7 +156,7 @@ def changed_at(connection: apsw.Connection) -> int:
 
 def clock_steps(connection: apsw.Connection) -> list[ClockStep]:
     """Return the steps of the clock that were kept last."""
-    return [ClockStep(*row) for row in connection.execute(SQL["clock_steps"])]
+    return sorted(ClockStep(*row) for row in connection.execute(SQL["clock_steps"]))
 
 
 def is_past(connection: apsw.Connection, before: int) -> bool:

@@ -124,7 +124,7 @@ UPDATE changes SET number = number + 1, changed_at = max(changed_at, ?) RETURNIN
 SELECT changed_at FROM changes
 
 -- name: clock_steps
-SELECT at, step_ms FROM clock_steps ORDER BY at, step_ms
+SELECT at, step_ms FROM clock_steps
 
 -- name: forget_clock_steps
 DELETE FROM clock_steps
