@@ -313,3 +313,18 @@ def test_an_update_of_arguments_alone_leaves_a_series_where_it_was_resumed(updat
         task = transitions.claim(resumed, resumed.run_at)
     after = transitions.finish(task, transitions.succeed(task, None, task.run_at).task, task.run_at)
     assert (after.args, after.run_at) == (args, task.run_at + 1_000)
+
+
+def test_what_was_missed_is_not_made_up_for_after_a_late_run_that_was_updated_meanwhile() -> None:
+    """A node takes over ten points late, and the task is updated while the one run for them goes on."""
+    series = replace(SECOND, run_at=BEFORE, occurrence_at=BEFORE, overlap="queue_one")
+    claimed = transitions.claim(series, NOW)
+    taken_over = BEFORE + 10_600
+    begun = transitions.begin(claimed, taken_over, taken_over)
+    assert isinstance(begun, Task)
+    there = transitions.update(claimed, replace(claimed, args={"n": 1}), taken_over)
+    ended = transitions.succeed(begun, None, taken_over)
+    after = transitions.finish(there, ended.task, taken_over, ended.skipped)
+    assert (after.args, after.run_at) == ({"n": 1}, BEFORE + 11_000)
+    following = transitions.succeed(transitions.claim(after, after.run_at), None, after.run_at).task
+    assert following.missed_until is None

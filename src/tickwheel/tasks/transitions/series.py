@@ -234,7 +234,8 @@ def skip_rows(task: Task, points: list[int], more: bool, now: int, why: str) -> 
 def _go_on(task: Task, coming: int, runs: int, reason: str | None) -> Task:
     """Wait for another occurrence; one that was rescheduled before a run_now still stands for its grid point."""
     grid_at = task.grid_at if task.next_at is not None and coming == task.next_at else None
-    missed_until = task.missed_until if coming <= (task.missed_until or 0) else None
+    # Also of a run that was late itself: what was changed during it goes on from where it stood before.
+    missed_until = task.missed_until if min(coming, task.occurrence_at) <= (task.missed_until or 0) else None
     fresh = {**FRESH, "grid_at": grid_at, "missed_until": missed_until}
     return replace(task, status=Status.PENDING, runs=runs, run_at=coming, occurrence_at=coming, reason=reason, **fresh)
 
