@@ -46,6 +46,7 @@ __all__ = ["Executor"]
 UNSURE_NS: Final = 50_000_000  # between two checks whether the leases could be renewed
 BEGUN_MAX: Final = 64  # tasks in one step of the loop: a millisecond, and most are over before garbage is looked for
 APART_NS: Final = 2_000_000  # between two steps in which tasks begin: of many that come due, two milliseconds at once
+HEARD_NS: Final = 50_000  # runs that begin within it ask once for what others changed: that is a system call
 LATE_S: Final = 0.5  # after its time, before a claim is released: ten windows, for machines that are busy
 NO_WORKER: Final = "released before it began: no worker became free in time"
 NOT_VALID: Final = "released before it began: its claim was no longer valid"
@@ -99,11 +100,13 @@ class Flight:
         executor, task = self._executor, self.task
         if not executor._ownership.covers(task.partition, self.epoch):
             return False
-        # While a thread or a process got ready, or others on the loop had their turn:
-        if executor._running_changes().get(task.partition, 0) != self.heard:
+        now_ns = executor._clock.time_ns()
+        if not 0 < now_ns - executor._heard_ns < HEARD_NS:  # by a clock that may be set
+            executor._heard, executor._heard_ns = executor._running_changes(), now_ns
+        if executor._heard.get(task.partition, 0) != self.heard:  # while a thread or others on the loop had their turn
             self.refusal = CHANGED
             return False
-        now = executor._clock.time_ns() // 1_000_000
+        now = now_ns // 1_000_000
         if task.expires_at is not None and transitions.has_expired(task, now):
             return False
         self.started_at = now
@@ -138,6 +141,8 @@ class Executor:
         self._completer = completer
         self._clock = clock
         self._events = events
+        self._heard: Mapping[int, int] = {}  # these, when they were asked for last
+        self._heard_ns = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._flights: dict[str, Flight] = {}
         self._moments: dict[int, deque[Flight]] = {}  # when they are due, or were found overdue
