@@ -299,6 +299,24 @@ def test_a_message_is_leased_in_time_though_the_clock_was_set_back_a_little(worl
     world.perform(story)
 
 
+def test_what_a_client_asked_for_while_the_clock_was_ahead_for_a_moment_is_found_by_the_rescan(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+        async with world.scheduler(run=False) as client:
+            await client.add("note", {"what": "asked for"}, delay="1d", id="asked for")
+            await asyncio.sleep(1)
+            world.clock.step_wall(HOUR * 10**9)
+            await client.run_now("asked for")
+            await client.add("note", {"what": "series"}, every="2s")
+            world.clock.step_wall(-HOUR * 10**9)
+            await asyncio.sleep(40)
+        assert len(world.runs("asked for")) == 1
+        assert len(world.runs("series")) >= 2
+        await world.node.stop()
+
+    world.perform(story)
+
+
 def test_a_series_resumed_and_paused_again_goes_on_when_the_clock_is_set_back(world: Steps) -> None:
     async def story() -> None:
         await world.begin()

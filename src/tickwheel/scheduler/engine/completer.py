@@ -95,14 +95,24 @@ class Completer:
         self._owned: dict[int, Lease] = {}  # and its lease then, by which it is known until when another node had it
         self._passed: list[tuple[int, int]] = []  # when the wall clock was set forward, from when to when
         self._check_clock = check_clock
+        self._latest = 0  # that the wall clock showed when something was decided, since it was looked at
 
     def now(self) -> int:
         """Read the wall clock, in milliseconds."""
-        return self._clock.time_ns() // 1_000_000
+        now = self._clock.time_ns() // 1_000_000
+        self._latest = max(self._latest, now)
+        return now
 
     def now_up(self) -> int:
         """Read it rounded up, so that a delay from now is never too short."""
-        return -(-self._clock.time_ns() // 1_000_000)
+        now = -(-self._clock.time_ns() // 1_000_000)
+        self._latest = max(self._latest, now)
+        return now
+
+    def take_latest(self) -> int:
+        """Return the latest moment by which something was decided since the last call."""
+        latest, self._latest = self._latest, 0
+        return latest
 
     # -- decide
 
@@ -117,7 +127,7 @@ class Completer:
             self._fail(task, plain(f"{kind}, which cannot be shown"))
 
     def _decide(self, task: Task, outcome: Outcome) -> None:
-        now, error = self._clock.time_ns() // 1_000_000, outcome.error
+        now, error = self.now(), outcome.error
         if error is None:
             self.settle(task, transitions.succeed(task, outcome.value, now), "completed")
         elif outcome.raised:

@@ -44,6 +44,7 @@ from tickwheel.scheduler.engine.router import Router
 from tickwheel.scheduler.options import Options
 from tickwheel.scheduler.queues import Queues
 from tickwheel.stores.contract import Due, Store, due_entry
+from tickwheel.tasks import transitions
 from tickwheel.tasks.explain import STUCK, Obstacle
 from tickwheel.tasks.record import ENDED, Status, Task
 from tickwheel.tasks.registry import Registry
@@ -353,8 +354,13 @@ class Engine:
     def _check_clock(self) -> None:
         """Go by the wall clock as it is now, if it was set."""
         step_ms = round(self._steps.take() / 1_000_000)
-        if not step_ms:
-            return
+        back_ms = self._completer.take_latest() - self._now()
+        if step_ms >= 0 and back_ms > transitions.STEP_MS:
+            self._on_step(-back_ms)  # it was set forward and back again before anybody looked
+        if step_ms:
+            self._on_step(step_ms)
+
+    def _on_step(self, step_ms: int) -> None:
         log.warning("the wall clock was set by %+g s", step_ms / 1000)
         self._completer.on_step(step_ms)
         self._loader.on_step(step_ms)
@@ -385,7 +391,8 @@ class Engine:
         self._owned.clear()
         if new := self._ownership.new():
             await self._janitor.recover(new)
-        await self._listener.rescan()
+        if await self._listener.rescan():
+            await self._janitor.compare_clock()
         await self._janitor.checkpoint()
         await self._owned.wait()
 

@@ -90,6 +90,7 @@ class Janitor:
         self._passed_over_until_ns = 0  # until then, what a step forward passed over may still wait
         self._before = 0  # what the clock showed when it was set back; 0 when all is corrected
         self._times_set_back = 0
+        self._corrected = 0  # what the clock showed before it was set back, until that is noted with a checkpoint
         self._clock_set_back = asyncio.Event()
         self._run_since: dict[str, int] = {}  # what ran since, still to be corrected, and what the clock showed before
 
@@ -126,7 +127,7 @@ class Janitor:
         checkpoints = [lease.checkpoint for lease in leases if lease.checkpoint]
         if leases:  # without one, nothing says until when tasks were run
             await self._retention.begin(max(checkpoints, default=0))
-        await self._compare_clock(max(checkpoints, default=0))
+        await self.compare_clock(max(checkpoints, default=0))
         overdue = await self._loader.begin(leases)
         self._ownership.mark_recovered(leases)
         down_ms = now - min(checkpoints) if checkpoints else 0
@@ -167,10 +168,10 @@ class Janitor:
         self._times_set_back += 1
         self._clock_set_back.set()
 
-    async def _compare_clock(self, checkpoint: int) -> None:
-        """See whether the clock was set back while nobody ran tasks: something was written later than now."""
+    async def compare_clock(self, checkpoint: int = 0) -> None:
+        """See whether the clock was set back and nobody here noticed: something was written later than now."""
         before = max(checkpoint, await self._store.changed_at())
-        if before > self._now() + transitions.STEP_MS:
+        if before > max(self._now() + transitions.STEP_MS, self._corrected):
             self._note_set_back(before)
 
     async def correct(self) -> None:
@@ -188,7 +189,7 @@ class Janitor:
         leased = self._queues.leases.ids({lease.partition for lease in self._ownership.kept()})
         self._run_since.update(dict.fromkeys([*self._executor.ids(), *leased], before))
         if self._times_set_back == times:  # otherwise it was set back again meanwhile
-            self._before = 0
+            self._before, self._corrected = 0, before
             self._clock_set_back.clear()
 
     def note_pending_again(self, task_id: str) -> None:
@@ -278,9 +279,11 @@ class Janitor:
         finds out by the last note.
         """
         self._completer.check_clock()
+        await self.compare_clock()  # a checkpoint would hide it
         await self._retention.keep_steps()  # first: by a checkpoint alone, the next node would not see the step
         if self._clock_set_back.is_set() or self._clock.monotonic_ns() < self._passed_over_until_ns:
             return False
         if leases:
             await self._store.checkpoint(leases, self._now())
+            self._corrected = 0
         return True

@@ -72,12 +72,14 @@ class Listener:
         took_s = (self._clock.monotonic_ns() - begun_ns) / 1e9
         await asyncio.sleep(min(max(LISTEN_S, took_s * LISTEN_SHARE), LISTEN_S_MAX))
 
-    async def rescan(self) -> None:
-        """Find the cancels of running tasks whose notification was lost, from time to time."""
+    async def rescan(self) -> bool:
+        """Find the cancels of running tasks whose notification was lost, from time to time; return whether it was."""
         now_ns = self._clock.monotonic_ns()
-        if now_ns >= self._rescan_at_ns:
-            self._rescan_at_ns = now_ns + self._rescan_ms * 1_000_000
-            await self._find_cancels(range(self._store.partitions))
+        if now_ns < self._rescan_at_ns:
+            return False
+        self._rescan_at_ns = now_ns + self._rescan_ms * 1_000_000
+        await self._find_cancels(range(self._store.partitions))
+        return True
 
     async def _find_cancels(self, partitions: Container[int]) -> None:
         """Cancel what runs or is leased here and was asked to stop, however much that is."""
