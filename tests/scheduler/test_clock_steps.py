@@ -606,6 +606,31 @@ def test_a_step_that_is_undone_delays_no_purge(world: Steps, how: str) -> None:
     world.perform(story)
 
 
+@pytest.mark.parametrize("gap_s", [0, 0.3, 0.6, 5])
+@pytest.mark.parametrize("how", ["restart", "crash", "join"])
+def test_a_step_back_is_counted_once_by_a_node_that_starts_after_it(world: Steps, how: str, gap_s: float) -> None:
+    async def story() -> None:
+        world.options["retention_ms"] = RETENTION * 1000
+        await world.begin()
+        await world.node.add("note", {"what": "tick"}, every="10s")
+        await world.node.add("note", {"what": "over"}, id="over")
+        await asyncio.sleep(1)
+        world.clock.step_wall(HOUR * 10**9)
+        await asyncio.sleep(40)
+        world.clock.step_wall(-HOUR * 10**9 // 2)
+        await asyncio.sleep(gap_s)
+        await world.follow(how)
+        await asyncio.sleep(RETENTION - 60)
+        assert await world.is_there("over")
+        await asyncio.sleep(120)
+        assert not await world.is_there("over")
+        await world.node.stop()
+        if how == "join":
+            await world.first.stop()
+
+    world.perform(story)
+
+
 def test_a_step_back_while_nobody_runs_is_kept_as_well(world: Steps) -> None:
     async def story() -> None:
         world.options["retention_ms"] = RETENTION * 1000

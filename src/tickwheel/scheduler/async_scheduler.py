@@ -303,17 +303,16 @@ class AsyncScheduler(Verbs):
         """Run tasks until cancelled or stopped.
 
         On the main thread, SIGTERM and SIGINT stop it, too, and it returns when that is done. A second signal ends the
-        grace period at once.
+        grace period at once, and further ones change nothing.
         """
         loop, told = asyncio.get_running_loop(), asyncio.Event()
 
         def stop() -> None:
             if told.is_set():
-                signals.restore()
                 self._limit_grace(0)
             told.set()
 
-        with StopSignals(lambda: loop.call_soon_threadsafe(stop)) as signals:
+        with StopSignals(lambda: loop.call_soon_threadsafe(stop)):
             self._running_forever.add(told)
             starting, waiting = asyncio.ensure_future(self.start()), asyncio.ensure_future(told.wait())
             try:

@@ -206,7 +206,7 @@ class Scheduler:
         """Run tasks until stopped.
 
         On the main thread, SIGTERM and SIGINT stop it, too, and it returns when that is done. A second signal ends the
-        grace period at once.
+        grace period at once, and further ones change nothing.
         """
         self._run_forever(lambda: None, lambda: None)
 
@@ -220,8 +220,8 @@ class Scheduler:
             if received == 1:
                 os.write(writing, STOP)
                 return
-            signals.restore()
             if self._loop is None:
+                signals.restore()
                 raise KeyboardInterrupt  # it has not even started
             self._limit_grace(0)
 

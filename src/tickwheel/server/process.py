@@ -73,8 +73,11 @@ async def serve(
     )
     service: Service = app.state.service
     beside: list[asyncio.Future[Any]] = []
+    stopping = False
 
     def stop() -> None:
+        nonlocal stopping
+        stopping = True
         service.say_goodbye()
         for work in beside:
             work.cancel()
@@ -89,15 +92,17 @@ async def serve(
     if not server.started:
         greeting.cancel()
         await serving
-        raise InvalidConfig("it could not start; the lines above say why")
+        if not stopping:
+            raise InvalidConfig("it could not start; the lines above say why")
     # Requests leave hardly any cycles, and what is there now stays: looking for garbage less often saves a tenth.
     gc.set_threshold(20_000, 50, 100)
     gc.collect()
     gc.freeze()
     say(f"tickwheel: {scheduler.startup_report or 'it adds, others run'}")
-    say(f"tickwheel: ready at {url_of(listening, config)}")
-    if along is not None:
-        beside.append(asyncio.ensure_future(along()))
+    if not stopping:  # otherwise the socket may be closed
+        say(f"tickwheel: ready at {url_of(listening, config)}")
+        if along is not None:
+            beside.append(asyncio.ensure_future(along()))
     await serving
     await asyncio.gather(*beside, return_exceptions=True)
     say("tickwheel: stopped")

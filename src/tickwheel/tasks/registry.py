@@ -33,6 +33,7 @@ PoolChoice = Literal["auto", "thread", "process", "loop"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 GENERATOR = CO_GENERATOR | CO_ASYNC_GENERATOR  # flags of functions whose call runs nothing of their body
+MAIN = ("__main__", "__mp_main__")  # modules of a script: in itself, and in processes that it starts
 CONCURRENCY_MAX = 1_000_000  # as many as workers take in
 
 
@@ -166,9 +167,10 @@ def _module_of(function: Callable[..., Any]) -> str:
     python shop.py                        adds a task for shop:cancel_order
     tickwheel worker shop:scheduler       runs it
     """
-    main = sys.modules.get("__main__")
-    file = getattr(main, "__file__", None)
-    if function.__module__ != "__main__" or file is None:
+    if function.__module__ not in MAIN:
         return function.__module__
-    spec = getattr(main, "__spec__", None)  # of `python -m shop`
-    return Path(file).stem if spec is None else str(spec.name)
+    main = getattr(function, "__globals__", None) or vars(sys.modules["__main__"])
+    spec, file = main.get("__spec__"), str(main.get("__file__", "<stdin>"))
+    if spec is not None and spec.name != "__main__":
+        return str(spec.name)  # of `python -m shop`
+    return "__main__" if file.startswith("<") else Path(file).stem

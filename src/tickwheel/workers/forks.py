@@ -19,20 +19,22 @@ from weakref import WeakSet
 
 __all__ = ["FORKS", "LOOPS", "call", "end"]
 
-FORKS: ContextVar[int] = ContextVar("tickwheel_forks", default=0)  # one more in a child, where its fork was called
+# Set to 0 where a function runs; one more in a child, where its fork was called. None elsewhere: such forks are the
+# program's own.
+FORKS: ContextVar[int | None] = ContextVar("tickwheel_forks", default=None)
 LOOPS: WeakSet[AbstractEventLoop] = WeakSet()  # on which functions run
 
 
 def call(function: Callable[..., Any], /, **arguments: Any) -> Any:
     """Call a function; what it has forked ends where it comes back."""
-    forks = FORKS.get()
+    FORKS.set(0)
     try:
         result = function(**arguments)
     except BaseException as error:
-        if FORKS.get() != forks:
+        if FORKS.get():
             end(error)
         raise
-    if FORKS.get() != forks:
+    if FORKS.get():
         end()
     return result
 
@@ -52,7 +54,10 @@ def end(error: BaseException | None = None) -> NoReturn:
 
 
 def _after_fork_in_child() -> None:
-    FORKS.set(FORKS.get() + 1)
+    forks = FORKS.get()
+    if forks is None:
+        return
+    FORKS.set(forks + 1)
     for loop in LOOPS:
         ready = getattr(loop, "_ready", None)  # uvloop's cannot be reached: there, a child is not kept from going on
         if ready is not None and getattr(loop, "_thread_id", None) == threading.get_ident():

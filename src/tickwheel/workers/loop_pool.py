@@ -41,17 +41,17 @@ async def run(job: Job, end_run: End) -> None:
     if not job.begin():
         end_run(job, job.not_begun())
         return
-    forked = FORKS.get()
+    FORKS.set(0)
     try:
         result = await job.handler.function(**job.arguments)
     except BaseException as error:  # noqa: BLE001 - as it says
         if issubclass(type(error), GeneratorExit) and current_task(job.loop) is not job.over:
             return  # the task was dropped, and does not run now
-        if FORKS.get() != forked:
+        if FORKS.get():
             end(error)
         end_run(job, Outcome(error=error, raised=True))
         return
-    if FORKS.get() != forked:
+    if FORKS.get():
         end()
     end_run(job, NOTHING if result is None else returned(job.handler.name, job.task.id, result))
 

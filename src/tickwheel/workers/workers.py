@@ -22,7 +22,7 @@ import asyncio
 import logging
 from asyncio import AbstractEventLoop, CancelledError, Future
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Literal
@@ -278,11 +278,15 @@ class Workers:
             self._begun[job] = job.over
             self._unalarmed.append(job)
             if len(self._unalarmed) == 1:
-                job.loop.call_soon(job.loop.call_soon, self._set_alarms)  # after the first steps of all that begin now
+                job.loop.call_soon(self._set_alarms_soon, job.loop)
 
-    def _set_alarms(self) -> None:
-        """Set the alarms of runs that have begun lately; most are over by now, and need none."""
+    def _set_alarms_soon(self, loop: AbstractEventLoop) -> None:
+        """Set the alarms of what has begun until now, after the first steps of all that."""
         jobs, self._unalarmed = self._unalarmed, []
+        loop.call_soon(self._set_alarms, jobs)
+
+    def _set_alarms(self, jobs: Iterable[Job]) -> None:
+        """Set the alarms of runs that have begun lately; most are over by now, and need none."""
         for job in jobs:
             if job not in self._begun or self._jobs.get(job.task.id) is not job:
                 continue

@@ -39,11 +39,16 @@ class Retention:
         if self._clock_steps is None:
             kept = await self._keeper.clock_steps() if self._keeper is not None else []
             self._clock_steps = ClockSteps(self._wall_ns, self._boottime_ns)
-            last_seen = max([last_seen, *(step.at for step in kept)]) or self._wall_ns() // 1_000_000
-            self._steps = self._within_retention(kept, last_seen)
+            now = self._wall_ns() // 1_000_000
+            last_seen = max([last_seen, *(step.at for step in kept)]) or now
+            self._steps = self._within_retention(kept, min(last_seen, now))
             down_ns = self._wall_ns() - last_seen * 1_000_000
-            if abs(down_ns) > STEP_NS:
+            if down_ns > STEP_NS:
                 self._add(down_ns)
+            elif down_ns < -STEP_NS:
+                # The clock was set back. Whether what is kept knows of that step cannot be told; too long a lag only
+                # keeps more, until the retention is over. The moments of what is kept are written anew, by this clock.
+                self._noticed += 1
         await self.keep_steps()
 
     async def keep_steps(self) -> None:
