@@ -105,3 +105,28 @@ def test_many_tasks_are_changed_at_once_after_a_look(shop: Path, served: bool, r
     assert "empty filter" in tickwheel(shop, "bulk", "delete", *place, code=1)
     assert "empty filter" in tickwheel(shop, "bulk", "cancel", "--prefix", "", *place, code=1)
     assert "an action is" in tickwheel(shop, "bulk", "destroy", "--tag", "x", *place, code=1)
+
+
+STOPPED_EARLY = """
+import os, signal
+from tickwheel import AsyncScheduler
+
+class StoppedEarly(AsyncScheduler):
+    async def start(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return await super().start()
+
+scheduler = StoppedEarly("sqlite:///tasks.db")
+
+@scheduler.task("work")
+async def work() -> None: ...
+"""
+
+
+def test_a_server_that_is_stopped_while_it_starts_stops_in_order(tmp_path: Path) -> None:
+    (tmp_path / "early.py").write_text(STOPPED_EARLY)
+    command = [sys.executable, "-m", "tickwheel", "serve", "--app", "early:scheduler", "--port", "0"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "ready at" not in ran.stdout
+    assert ran.stdout.endswith("tickwheel: stopped\n")

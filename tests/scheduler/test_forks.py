@@ -521,3 +521,27 @@ print("ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert len(printed) == 6
     assert len(set(printed[:5])) == 1, "the process of the parent alone"
     assert printed[5] == "ended with 1"
+
+
+def test_a_fork_of_the_program_itself_is_left_to_it(tmp_path: Path) -> None:
+    printed = run_program(
+        tmp_path,
+        BEGINNING
+        + """
+async def main():
+    async with AsyncScheduler("memory://") as beside:
+        @beside.task("note")
+        async def note(): ...
+        await beside.add("note")
+        while (await beside.counts())[Status.COMPLETED] < 1:
+            await asyncio.sleep(0.02)
+        child = os.fork()
+        if not child:
+            await asyncio.sleep(0)
+            os._exit(7)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+asyncio.run(main())
+""",
+    )
+    assert printed == ["7"]

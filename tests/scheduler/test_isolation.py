@@ -589,7 +589,10 @@ def test_an_exception_that_takes_long_to_be_shown_holds_up_its_own_thread_only()
         assert "at last" in (until_ended(scheduler, "slow").error or "")
 
 
-def test_what_has_not_begun_when_a_handler_cancels_everything_on_the_loop_runs_all_the_same() -> None:
+@pytest.mark.parametrize(("before", "after"), [(0, 20), (25, 275), (145, 155)])
+def test_what_has_not_begun_when_a_handler_cancels_everything_on_the_loop_runs_all_the_same(
+    before: int, after: int
+) -> None:
     world = World()
 
     async def story(scheduler: AsyncScheduler) -> None:
@@ -599,9 +602,12 @@ def test_what_has_not_begun_when_a_handler_cancels_everything_on_the_loop_runs_a
                 task.cancel()
 
         main = asyncio.current_task()
-        await scheduler.add("cancel everything", delay=1, priority=10)
-        tasks = [await scheduler.add("note", {"what": str(number)}, delay=1) for number in range(20)]
+        await scheduler.add("cancel everything", delay=1)
+        wanted = [{"handler": "note", "args": {"what": ""}, "delay": 1, "priority": 1}] * before
+        wanted += [{"handler": "note", "args": {"what": ""}, "delay": 1, "priority": -1}] * after
+        tasks = await scheduler.add_many(wanted)
         await asyncio.sleep(3)
-        assert [(await scheduler.get(task.id)).status for task in tasks] == [Status.COMPLETED] * 20
+        over = [(await scheduler.get(task.id)).status for task in tasks]
+        assert over == [Status.COMPLETED] * len(tasks)
 
     world.play(story)

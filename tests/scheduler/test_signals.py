@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,22 @@ def test_a_second_signal_ends_the_grace_period(tmp_path: Path, text: str) -> Non
         program.send_signal(signal.SIGTERM)
         assert end(program, within_s=60) == "ended\n"
     assert statuses(tmp_path) == [(Status.PENDING, 0)] * 2, "both run again"
+
+
+def test_more_signals_do_not_break_off_an_orderly_stop(tmp_path: Path) -> None:
+    add(tmp_path, seconds=600)
+    text = ASYNC.replace(
+        "    await asyncio.sleep(seconds)\n",
+        "    try:\n        await asyncio.sleep(seconds)\n    finally:\n        await asyncio.sleep(0.5)\n",
+    )
+    with start_program(tmp_path, text) as program:
+        wait_until_begun(program)
+        for _ in range(6):
+            program.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                program.wait(0.05)
+        assert end(program, within_s=60) == "ended\n"
+    assert statuses(tmp_path) == [(Status.PENDING, 0)] * 2
 
 
 @PROGRAMS

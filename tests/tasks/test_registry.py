@@ -164,7 +164,7 @@ def test_generator_functions_are_refused() -> None:
             Registry().register("h")(function)
 
 
-@pytest.mark.parametrize("how", [["shop.py"], ["-m", "shop"], ["-c", "import shop"]])
+@pytest.mark.parametrize("how", [["shop.py"], ["-m", "shop"], ["-c", "import shop"], ["-m", "cProfile", "shop.py"]])
 def test_a_function_of_a_script_is_named_as_whoever_imports_it_does(tmp_path: Path, how: list[str]) -> None:
     (tmp_path / "shop.py").write_text(
         "from tickwheel.tasks import Registry\n"
@@ -175,7 +175,23 @@ def test_a_function_of_a_script_is_named_as_whoever_imports_it_does(tmp_path: Pa
         encoding="utf-8",
     )
     ran = subprocess.run([sys.executable, *how], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert ran.stdout == "['shop:cancel_order']\n"
+    assert ran.stdout.splitlines()[0] == "['shop:cancel_order']"
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_function_of_a_script_has_the_same_name_in_processes_that_it_starts(tmp_path: Path, method: str) -> None:
+    (tmp_path / "shop.py").write_text(
+        "import multiprocessing\n"
+        "from tickwheel.tasks import Registry\n"
+        "def cancel_order() -> None:\n"
+        "    print(Registry().name_of(cancel_order), flush=True)\n"
+        "if __name__ == '__main__':\n"
+        f"    process = multiprocessing.get_context('{method}').Process(target=cancel_order)\n"
+        "    process.start(); process.join()\n",
+        encoding="utf-8",
+    )
+    ran = subprocess.run([sys.executable, "shop.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout == "shop:cancel_order\n"
 
 
 def test_a_name_without_its_module_is_answered_with_the_whole_name() -> None:
