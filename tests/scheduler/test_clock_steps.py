@@ -317,6 +317,24 @@ def test_what_a_client_asked_for_while_the_clock_was_ahead_for_a_moment_is_found
     world.perform(story)
 
 
+def test_a_series_goes_on_though_its_node_died_before_anybody_noticed_that_the_clock_was_ahead(world: Steps) -> None:
+    async def story() -> None:
+        await world.begin()
+        await world.node.add("work", {"what": "work", "seconds": 3.0}, every="10s", id="work")
+        await asyncio.sleep(10 + 2.99)
+        world.clock.step_wall(HOUR * 10**9)
+        await asyncio.sleep(0.05)
+        assert await world.node.history("work")
+        world.clock.step_wall(-HOUR * 10**9)
+        await world.die()
+        await world.begin()
+        await asyncio.sleep(40)
+        assert len(world.runs("work")) >= 4
+        await world.node.stop()
+
+    world.perform(story)
+
+
 def test_a_series_resumed_and_paused_again_goes_on_when_the_clock_is_set_back(world: Steps) -> None:
     async def story() -> None:
         await world.begin()

@@ -426,6 +426,7 @@ class MemoryStore:
                 )
                 validation.encode(changed[task.id])
         self._change(changed.values(), hint=False)
+        self._changed_at = max(self._changed_at, now)
         wanted = {finish.task.id: finish.task for finish in finishes}
         # Its owner knows what it wrote, and not what came of a change that was made meanwhile.
         merged = (task for task in changed.values() if transitions.was_merged(wanted[task.id], task))

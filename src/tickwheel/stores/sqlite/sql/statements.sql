@@ -120,6 +120,9 @@ UPDATE partitions SET node = '', expires_at = 0 WHERE part = ?
 -- name: next_change
 UPDATE changes SET number = number + 1, changed_at = max(changed_at, ?) RETURNING number
 
+-- name: note_changed_at
+UPDATE changes SET changed_at = max(changed_at, ?)
+
 -- name: changed_at
 SELECT changed_at FROM changes
 
