@@ -127,6 +127,7 @@ class Janitor:
         checkpoints = [lease.checkpoint for lease in leases if lease.checkpoint]
         if leases:  # without one, nothing says until when tasks were run
             await self._retention.begin(max(checkpoints, default=0))
+        self._corrected = 0  # of what is new, nothing is
         await self.compare_clock(max(checkpoints, default=0))
         overdue = await self._loader.begin(leases)
         self._ownership.mark_recovered(leases)
@@ -190,6 +191,7 @@ class Janitor:
         self._run_since.update(dict.fromkeys([*self._executor.ids(), *leased], before))
         if self._times_set_back == times:  # otherwise it was set back again meanwhile
             self._before, self._corrected = 0, before
+            self._noted = None  # with the next checkpoint, the store forgets what the clock showed before
             self._clock_set_back.clear()
 
     def note_pending_again(self, task_id: str) -> None:
