@@ -328,3 +328,11 @@ def test_what_was_missed_is_not_made_up_for_after_a_late_run_that_was_updated_me
     assert (after.args, after.run_at) == ({"n": 1}, BEFORE + 11_000)
     following = transitions.succeed(transitions.claim(after, after.run_at), None, after.run_at).task
     assert following.missed_until is None
+
+
+def test_a_rescheduled_run_keeps_its_moment_after_a_run_now_made_since_the_clock_was_set_back() -> None:
+    asked = transitions.run_now(SECOND, BEFORE)
+    moved = transitions.reschedule(asked, NOW + HOUR // 2)
+    corrected = transitions.set_back(moved, NOW)
+    ended = transitions.succeed(transitions.claim(corrected, NOW), None, NOW + 5).task
+    assert (ended.status, ended.run_at) == (Status.PENDING, NOW + HOUR // 2)

@@ -206,6 +206,8 @@ def _coming(task: Task, now: int) -> int | None:
     coming = first_point_after(task, max(task.occurrence_at, anchor(task))) if task.next_at is None else task.next_at
     if coming is None or not isinstance(task.trigger, Every) or task.occurrence_at <= now + STEP_MS:
         return coming
+    if task.next_at is not None and task.grid_at is not None:
+        return coming  # a moment that somebody asked for
     interval_ms = task.trigger.interval_ms
     regular = task.next_at is None or coming <= task.occurrence_at + interval_ms
     return first_point_after(task, now) if regular and coming > now + interval_ms else coming
