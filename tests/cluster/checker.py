@@ -83,19 +83,20 @@ class Target:
     """What was promised of a task: a time, which may have been changed since, and that it runs unless cancelled."""
 
     def __init__(self, due_ms: int, *, at_most_once: bool = False, limit: int | None = None) -> None:
-        self._promises = [(0, due_ms)]
+        self._promises = [(0, 0, due_ms)]  # when it was asked for, when that was acknowledged, and the time
         self.at_most_once = at_most_once
         self.limit = limit  # how many of its kind may run at once on a node
         self.cancelled_ns: int | None = None
         self.certain = True  # an answer was lost otherwise, and it may be either way
 
-    def move(self, due_ms: int, now_ns: int) -> None:
-        """Note that another time was acknowledged."""
-        self._promises.append((now_ns, due_ms))
+    def move(self, due_ms: int, asked_ns: int, now_ns: int) -> None:
+        """Note that another time was acknowledged now; it may have been in effect since it was asked for."""
+        self._promises.append((asked_ns, now_ns, due_ms))
 
     def due_ms(self, begun_ns: int) -> int:
         """Return when a run that began at a moment was due."""
-        return next(due for since, due in reversed(self._promises) if since <= begun_ns)
+        settled = next(due for _, since, due in reversed(self._promises) if since <= begun_ns)
+        return min([settled, *(due for asked, since, due in self._promises if asked <= begun_ns < since)])
 
 
 class Run(NamedTuple):

@@ -128,6 +128,7 @@ class Stream:
 
     async def _move(self, task_id: str, after_s: float) -> None:
         await asyncio.sleep(max(after_s, 0))
+        asked_ns = now_ns()
         try:
             moved = await self._nodes.adder.reschedule(task_id, delay=0.3)
         except (TaskRunning, TaskFinished):
@@ -135,4 +136,4 @@ class Stream:
         except StoreError:
             # It was moved or not: either time is right, and the one it has had is the earlier.
             return
-        self.targets[task_id].move(moved.run_at, now_ns())
+        self.targets[task_id].move(moved.run_at, asked_ns, now_ns())

@@ -95,9 +95,16 @@ def test_nothing_begins_after_it_was_cancelled() -> None:
 
 def test_what_was_moved_is_due_at_its_new_time() -> None:
     target = Target(10_000)
-    target.move(20_000, 9 * S)
+    target.move(20_000, 8 * S, 9 * S)
     assert found(judged(run("a", 10.0, 10.1), done(), target=target)) == ["early"]
     assert found(judged(run("a", 20.0, 20.1), done(), target=target)) == []
+
+
+def test_what_was_moved_may_begin_at_its_new_time_before_that_is_acknowledged() -> None:
+    target = Target(20_000)
+    target.move(10_000, 9 * S, 11 * S)
+    assert found(judged(run("a", 10.0, 10.1), done(), target=target)) == []
+    assert found(judged(run("a", 9.9, 10.0), done(), target=target)) == ["early"]
 
 
 def test_an_attempt_that_begins_twice_is_found() -> None:

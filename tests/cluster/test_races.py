@@ -69,11 +69,12 @@ def test_a_cancel_or_a_move_wins_or_comes_too_late_but_never_both(place: Place, 
             return answer.status is Status.CANCELLED
 
         async def move(task_id: str) -> bool:
+            asked_ns = now_ns()
             try:
                 moved = await nodes.adder.reschedule(task_id, delay=0.5)
             except (TaskRunning, TaskFinished):
                 return False
-            stream.targets[task_id].move(moved.run_at, now_ns())
+            stream.targets[task_id].move(moved.run_at, asked_ns, now_ns())
             return True
 
         async def race(number: int) -> None:
