@@ -244,7 +244,7 @@ class Witness:
             for moment in dict.fromkeys([decided, self.now]):
                 model = copy_of(modelled)
                 model = step(model, moment) or model
-                if (difference := self.difference(model, modelled.back_at, there, runs)) is None:
+                if (difference := self.difference(model, modelled.back_at, flight, there, runs)) is None:
                     self.note(f"{name!r} {label}: {model.listed}, due in {model.due_at - self.now} ms")
                     self.model[name] = model
                     if model.active:
@@ -254,14 +254,17 @@ class Witness:
                 tried.append(f"{label}: {difference}")
         self.complain("\n    ".join([f"{name!r} ended otherwise than it may; from {modelled}", *tried]))
 
-    def difference(self, model: Modelled, back_at: int | None, there: Task, runs: list[Run]) -> str | None:
+    def difference(
+        self, model: Modelled, back_at: int | None, flight: Flight, there: Task, runs: list[Run]
+    ) -> str | None:
         """Say how a task that ended is otherwise than the model.
 
-        If the clock was set back just now, the time of its series may be that from before, and to be corrected yet.
+        If the clock was set back since its claim or shortly before, the time of its series may be that from before, and
+        to be corrected yet.
         """
         found = differ(model, there, runs)
-        recent = any(ns >= self.clock.monotonic_ns() - DECIDED_NS and step_ms < 0 for ns, step_ms in self.steps)
-        if found is None or not recent or there.run_at != back_at:
+        set_back = any(ns >= flight.ns - DECIDED_NS and step_ms < 0 for ns, step_ms in self.steps)
+        if found is None or not set_back or there.run_at != back_at:
             return found
         model.due_at = model.occurrence_at = model.point = there.run_at
         return differ(model, there, runs)
