@@ -113,6 +113,7 @@ class Writer(GroupCommit):
         self._on_commit: list[Callable[[], None]] = []
         self._change: tuple[int, list[str]] | None = None  # its number, and the lock files of all nodes
         self._seen = self._connection.pragma("data_version")
+        self._done_at = 0  # when the last call was made
         self._noted_at = 0  # when it was noted last that something changed
         self._unheard = 0  # a change that was found in the file, and may be told of yet
         notifier.skip_to(self._connection.execute(SQL["last_change"]).get)
@@ -147,6 +148,7 @@ class Writer(GroupCommit):
     def _work(self, call: Call) -> None:
         transaction = Transaction(self._connection, self._now_ms(), self._renewals)
         call.answer = call.work(transaction)
+        self._done_at = transaction.now
         self._counted.update(transaction.counted)
         call.touched = transaction.touched
         self._touched.merge(transaction.touched)
@@ -156,14 +158,14 @@ class Writer(GroupCommit):
         self._connection.executemany(
             SQL["count"], [(tasks, status) for status, tasks in self._counted.items() if tasks]
         )
-        now = self._now_ms()
         if self._touched:
             locks = [text_of(lock) for (lock,) in self._connection.execute(SQL["locks"])]
-            self._change = self._connection.execute(SQL["next_change"], (now,)).get, locks
-            self._noted_at = now
-        elif self._counted and abs(now - self._noted_at) > STEP_MS:  # outcomes: by them a clock that was ahead is seen
-            self._connection.execute(SQL["note_changed_at"], (now,))
-            self._noted_at = now
+            self._noted_at = self._now_ms()
+            self._change = self._connection.execute(SQL["next_change"], (self._noted_at,)).get, locks
+        elif self._counted and abs(self._done_at - self._noted_at) > STEP_MS:
+            # Outcomes, mostly: what a clock decided that was ahead shows by when they were written.
+            self._connection.execute(SQL["note_changed_at"], (self._done_at,))
+            self._noted_at = self._done_at
 
     def _announce(self) -> None:
         for act in self._on_commit:
